@@ -1,0 +1,67 @@
+# Every target that needs the environment begins with `setup`, which does nothing when all is there.
+# Try: make help
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+# More arguments for pytest, for example: make test-fast ARGS='-k backoff -x'
+ARGS ?=
+# The figure of workers is not "auto": system tests and QEMU share the machine.
+WORKERS ?= 2
+SOAK_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help setup format lint types test test-fast test-system build run listing check bench soak sim ci clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Create .venv and install what is missing (no-op when nothing is)
+	@$(PYTHON) pxe/bootstrap.py
+
+format: setup ## Rewrite the code in the house format and mend what ruff can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: setup ## Check rules and format without changing anything
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup ## Check the types of everything, strictly
+	$(BIN)/mypy
+
+test: lint types test-fast test-system ## Everything CI runs: lint, types, all tests
+
+test-fast: setup ## All tests that need no QEMU node
+	$(PYTEST) -n $(WORKERS) -m "not system" $(ARGS)
+
+test-system: setup ## The tests that boot QEMU nodes, one after the other
+	$(PYTEST) -m system $(ARGS)
+
+build: setup ## Build the boot image, ELF, map and listing into build/
+	$(BIN)/shardfw build
+
+run: setup ## Boot a QEMU node over the network against a local gateway and watch its shards
+	@$(BIN)/shardfw run
+
+listing: setup ## Print the whole image as NASM source
+	@$(BIN)/shardfw listing --all
+
+check: setup ## Prove every routine against its model and print the coverage
+	$(BIN)/shardfw check --coverage
+
+bench: setup ## Print the figures of README
+	$(PYTEST) tests/benchmarks -s -q $(ARGS)
+
+soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
+	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m system -k soak -s $(ARGS)
+
+sim: setup ## The deterministic simulation: virtual time, seeded faults
+	$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
+
+ci: ## Exactly what CI runs
+	.ci/run
+
+clean: ## Remove what was built; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,184 @@
+"""Setup names what is missing, asks nothing, and does nothing when all is there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pxe import bootstrap
+from pxe.bootstrap import PACKAGES, Package, SetupError
+
+ROOT = Path(bootstrap.__file__).resolve().parent.parent
+ABSENT = Package("no-such-package", ("no-such-program-at-all",), "tests the search")
+
+
+def refuse_to_run(command: str) -> int:
+    raise AssertionError(f"ran {command!r}")
+
+
+class TestPackages:
+    def test_missing_packages_lists_those_without_proof(self) -> None:
+        present = Package("coreutils", ("ls",), "is everywhere")
+        by_path = Package("python", (sys.executable,), "is running this")
+        assert bootstrap.missing_packages((present, ABSENT, by_path)) == [ABSENT]
+
+    def test_root_tools_are_found_although_path_leaves_them_out(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        tool = tmp_path / "ip-like-tool"
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", "/nowhere")
+        monkeypatch.setattr(bootstrap, "SYSTEM_DIRS", (str(tmp_path),))
+        assert bootstrap.find_program("ip-like-tool") == str(tool)
+
+    def test_without_root_the_one_command_is_printed_and_setup_goes_on(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        done = bootstrap.install_packages(
+            list(PACKAGES[3:5]), is_root=False, has_apt=True, run_shell=refuse_to_run
+        )
+        assert done is False
+        out = capsys.readouterr().out
+        assert "  nasm             needed because it re-assembles our listing" in out
+        assert (
+            "sudo apt-get update && sudo apt-get install -y --no-install-recommends "
+            "nasm dnsmasq-base\n"
+        ) in out
+
+    def test_as_root_each_package_is_named_with_its_reason_before_it_is_installed(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        seen: list[str] = []
+
+        def run_shell(command: str) -> int:
+            seen.append(capsys.readouterr().out)
+            seen.append(command)
+            return 0
+
+        assert bootstrap.install_packages([ABSENT], is_root=True, has_apt=True, run_shell=run_shell)
+        assert "no-such-package  needed because it tests the search" in seen[0]
+        assert seen[1] == (
+            "apt-get update && apt-get install -y --no-install-recommends no-such-package"
+        )
+
+    def test_failed_apt_get_stops_with_the_command_to_run_by_hand(self) -> None:
+        with pytest.raises(SetupError, match=r"apt-get ended with status 100.*run by hand"):
+            bootstrap.install_packages(
+                [ABSENT], is_root=True, has_apt=True, run_shell=lambda _command: 100
+            )
+
+    def test_without_apt_get_the_names_are_given(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert not bootstrap.install_packages(
+            [ABSENT], is_root=True, has_apt=False, run_shell=refuse_to_run
+        )
+        assert "with your own package tool" in capsys.readouterr().out
+
+    def test_nothing_missing_says_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert bootstrap.install_packages([], is_root=True, has_apt=True, run_shell=refuse_to_run)
+        assert capsys.readouterr().out == ""
+
+
+class TestPython:
+    def test_new_enough_python_is_kept(self) -> None:
+        assert bootstrap.choose_python((3, 11)) is None
+
+    def test_old_python_hands_over_to_a_newer_one(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        newer = tmp_path / "python3.12"
+        newer.write_text("#!/bin/sh\n")
+        newer.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(bootstrap, "NEWER_NAMES", ("python3.12",))
+        assert bootstrap.choose_python((3, 9)) == str(newer)
+
+    def test_old_python_alone_is_refused_with_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bootstrap, "NEWER_NAMES", ("no-such-python",))
+        with pytest.raises(SetupError, match=r"this is Python 3\.9, and shardfw needs 3\.11"):
+            bootstrap.choose_python((3, 9))
+
+
+class TestEnvironment:
+    def test_fingerprint_changes_with_dependencies_and_place(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "b").mkdir()
+        for name in ("a", "b"):
+            (tmp_path / name / "pyproject.toml").write_text("[project]\n")
+        before = bootstrap.fingerprint(tmp_path / "a")
+        assert before == bootstrap.fingerprint(tmp_path / "a")
+        assert before != bootstrap.fingerprint(tmp_path / "b")
+        (tmp_path / "a" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+        assert before != bootstrap.fingerprint(tmp_path / "a")
+
+    def test_stamped_environment_is_left_alone(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        (tmp_path / ".venv" / "bin").mkdir(parents=True)
+        (tmp_path / ".venv" / "bin" / "shardfw").write_text("")
+        stamp = tmp_path / ".venv" / "setup.json"
+        stamp.write_text(f'"{bootstrap.fingerprint(tmp_path)}"')
+
+        def fail(command: list[str], what: str) -> None:
+            raise AssertionError(f"{what}: {command}")
+
+        monkeypatch.setattr(bootstrap, "run_quietly", fail)
+        bootstrap.make_environment(tmp_path)
+
+    def test_interrupted_environment_is_finished_and_stamped_last(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        steps: list[str] = []
+        (tmp_path / ".venv").mkdir()
+
+        def record(_command: list[str], what: str) -> None:
+            assert not (tmp_path / ".venv" / "setup.json").exists()
+            steps.append(what)
+
+        monkeypatch.setattr(bootstrap, "run_quietly", record)
+        bootstrap.make_environment(tmp_path)
+        assert steps == ["create .venv", "install the Python packages"]
+        assert (tmp_path / ".venv" / "setup.json").exists()
+
+    def test_moved_or_half_made_environment_is_not_sound(self, tmp_path: Path) -> None:
+        venv = tmp_path / ".venv"
+        assert not bootstrap.is_sound(venv)
+        (venv / "bin").mkdir(parents=True)
+        version = ".".join(map(str, sys.version_info[:3]))
+        (venv / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version}\n")
+        pip = venv / "bin" / "pip"
+        pip.write_text(f"#!{venv}/bin/python3\n")
+        assert bootstrap.is_sound(venv)
+        pip.write_text("#!/elsewhere/.venv/bin/python3\n")
+        assert not bootstrap.is_sound(venv)
+        pip.write_text(f"#!{venv}/bin/python3\n")
+        (venv / "pyvenv.cfg").write_text("version = 3.2.1\n")
+        assert not bootstrap.is_sound(venv)
+
+    def test_failed_step_shows_command_status_and_output(self) -> None:
+        command = [sys.executable, "-c", "print('no space left'); raise SystemExit(3)"]
+        with pytest.raises(SetupError, match=r"could not count: .*status 3") as caught:
+            bootstrap.run_quietly(command, "count")
+        assert "no space left" in str(caught.value)
+
+
+class TestMakefile:
+    def test_ci_runs_exactly_make_test(self) -> None:
+        script = ROOT / ".ci" / "run"
+        assert script.stat().st_mode & 0o111
+        assert script.read_text().splitlines()[-1] == "exec make test"
+
+    @pytest.mark.parametrize("target", ["run", "test", "build", "check"])
+    def test_target_begins_with_setup(self, target: str) -> None:
+        done = subprocess.run(
+            ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines()[0].endswith("pxe/bootstrap.py")
+
+    def test_help_names_every_target_a_user_needs(self) -> None:
+        done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+        listed = {line.split()[1] for line in done.stdout.splitlines()}
+        assert {"setup", "run", "test", "build", "check", "soak", "clean"} <= listed
