@@ -1,0 +1,36 @@
+"""The configuration of one node: `node.toml` in, one frozen and checked `NodeConfig` out.
+
+Promise: whoever holds a `NodeConfig` need not check it again. All that is wrong with a file is
+reported at once, each problem with its line and what to write instead. The bot's token is read from
+an environment variable or a file, and nothing here prints it.
+"""
+
+from toolchain.config.endpoint import Endpoint
+from toolchain.config.load import NodeConfig, load_config
+from toolchain.config.problems import ConfigError, Problem
+from toolchain.config.schema import (
+    BackoffConfig,
+    BotConfig,
+    DiagnosticsConfig,
+    GatewayConfig,
+    LeaseConfig,
+    LogConfig,
+    NetworkConfig,
+    ShardsConfig,
+)
+
+__all__ = [
+    "BackoffConfig",
+    "BotConfig",
+    "ConfigError",
+    "DiagnosticsConfig",
+    "Endpoint",
+    "GatewayConfig",
+    "LeaseConfig",
+    "LogConfig",
+    "NetworkConfig",
+    "NodeConfig",
+    "Problem",
+    "ShardsConfig",
+    "load_config",
+]

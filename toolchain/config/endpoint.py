@@ -1,0 +1,121 @@
+"""Where a node may connect: hosts, request paths, and the gateways this version refuses."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from urllib.parse import urlsplit
+
+from pydantic_core import PydanticCustomError
+
+MAX_PATH_BYTES = 256
+MAX_NAME_BYTES = 253  # RFC 1035 2.3.4, written form without the root
+# This machine as a QEMU node on its user network sees it.
+QEMU_HOST = "10.0.2.2"
+# Until identify permits are linked in, a node must not spend a real bot's Identify allowance.
+REAL_GATEWAYS = ("discord.gg", "discord.com", "fluxer.app")
+
+
+def refuse(message: str, key: str = "") -> PydanticCustomError:
+    """Return the error for a value of the right type that cannot be used.
+
+    Args:
+        message: what is wrong and what to write instead; no braces.
+        key: the key to blame, when the check belongs to a whole section.
+    """
+    return PydanticCustomError("refused", "{message}", {"message": message, "key": key})
+
+
+def to_address(value: object) -> object:
+    """Turn a dotted quad into an address; pass anything else through to the type check."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return IPv4Address(value)
+    except ValueError:
+        raise refuse(f"{value!r} is not an IPv4 address. Write four numbers: 192.0.2.7") from None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the shards connect.
+
+    Attributes:
+        host: a dotted quad or a DNS name in lower case, no trailing dot.
+        port: TCP port.
+        path: path and query of the WebSocket request, at most 256 bytes of printable ASCII.
+        address: the host as an address, None when it is a name to resolve.
+    """
+
+    host: str
+    port: int
+    path: str
+
+    @property
+    def address(self) -> IPv4Address | None:
+        """Return the host as an address, None when it is a name."""
+        return IPv4Address(self.host) if re.fullmatch(r"[0-9.]+", self.host) else None
+
+    @property
+    def url(self) -> str:
+        """Return the endpoint as one ws:// URL."""
+        return f"ws://{self.host}:{self.port}{self.path}"
+
+
+def check_host(host: str) -> str:
+    """Return a gateway host in lower case.
+
+    Raises:
+        PydanticCustomError: not a host, this node itself, or a real gateway.
+    """
+    host = host.lower().removesuffix(".")
+    if ":" in host:
+        raise refuse(f"{host!r} is an IPv6 address, and the node speaks IPv4 only. Write a.b.c.d")
+    if re.fullmatch(r"[0-9.]+", host):
+        address = to_address(host)
+        if isinstance(address, IPv4Address) and (
+            address.is_multicast or address.is_unspecified or address.is_loopback
+        ):
+            raise refuse(_unreachable(host))
+        return host
+    if host == "localhost" or host.endswith(".localhost"):
+        raise refuse(_unreachable(host))
+    label = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+    if len(host) > MAX_NAME_BYTES or not re.fullmatch(rf"{label}(\.{label})*", host):
+        raise refuse(f"{host!r} is not a host. Write a DNS name or four numbers: 192.0.2.7")
+    if any(host == real or host.endswith("." + real) for real in REAL_GATEWAYS):
+        raise refuse(
+            f"{host} is a real gateway, and this version has no TLS and no identify permits. "
+            f"Write the address of a local one: shardfw gateway starts it, {QEMU_HOST} is this "
+            "machine as a QEMU node sees it"
+        )
+    return host
+
+
+def _unreachable(host: str) -> str:
+    return (
+        f"{host} is not another machine: there it means the node itself. Write the gateway's "
+        f"address; {QEMU_HOST} is this machine as a QEMU node sees it"
+    )
+
+
+def check_path(path: str) -> str:
+    """Return a request path that can stand in an HTTP request line.
+
+    Raises:
+        PydanticCustomError: not a path, or too long.
+    """
+    if not re.fullmatch(r"/[!-~]*", path) or "#" in path:
+        raise refuse(
+            f"{path!r} is not a request path. Write one that begins with /, no spaces, no #"
+        )
+    if len(path) > MAX_PATH_BYTES:
+        raise refuse(f"the path has {len(path)} bytes. Write at most {MAX_PATH_BYTES}")
+    return path
+
+
+def path_of(url: str) -> str:
+    """Return path, query and fragment of a URL as they would go into the request line."""
+    parts = urlsplit(url)
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return (parts.path or "/") + query + fragment

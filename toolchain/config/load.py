@@ -1,0 +1,281 @@
+"""Read, check and freeze a node's configuration."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import SecretStr, ValidationError
+
+from toolchain.config.problems import ConfigError, Problem, index_lines, parse_toml
+from toolchain.config.schema import SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+    from toolchain.config.schema import (
+        BackoffConfig,
+        BotConfig,
+        DiagnosticsConfig,
+        GatewayConfig,
+        LeaseConfig,
+        LogConfig,
+        NetworkConfig,
+        Section,
+        ShardsConfig,
+    )
+
+# Sent when no token is configured. Local gateways take any; real ones are refused by [gateway].
+DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
+DEFAULT_TOKEN_ENV = "SHARDFW_TOKEN"  # noqa: S105 - the name of a variable
+MAX_TOKEN_BYTES = 256
+ADVICE_ON_SECRETS = (
+    "a token does not belong in this file: images and files get copied. Write "
+    'token_env = "SHARDFW_TOKEN" and put the token into that variable, or token_file = "path"'
+)
+SECRET_KEYS = ("token", "bot_token", "secret", "password")
+TYPE_NAMES = {"int": "an integer", "bool": "true or false", "str": "text in double quotes"}
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """A whole node, checked.
+
+    Attributes:
+        token: what Identify and Resume carry; shown as asterisks; `get_secret_value()` reads it.
+        build_time: seconds since 1970 that the image carries; 0 when neither the configuration
+            nor SOURCE_DATE_EPOCH states one.
+    """
+
+    bot: BotConfig
+    gateway: GatewayConfig
+    shards: ShardsConfig
+    lease: LeaseConfig
+    backoff: BackoffConfig
+    network: NetworkConfig
+    diagnostics: DiagnosticsConfig
+    log: LogConfig
+    token: SecretStr
+    build_time: int
+
+    @staticmethod
+    def default() -> NodeConfig:
+        """Return the configuration of an empty file in an empty environment."""
+        return load_config(None, {})
+
+
+def load_config(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+) -> NodeConfig:
+    """Read and check a configuration.
+
+    Args:
+        path: the TOML file; None for all defaults.
+        environ: the environment: the token's variable and SOURCE_DATE_EPOCH are read from it.
+        overrides: dotted keys that win over the file, for example {"shards.count": 4}.
+
+    Raises:
+        ConfigError: the file cannot be read or used; holds every problem found.
+    """
+    return _Loader(path, environ, overrides or {}).load()
+
+
+class _Loader:
+    """One load: gathers problems instead of stopping at the first."""
+
+    def __init__(
+        self, path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]
+    ) -> None:
+        self.path = path
+        self.source = "defaults" if path is None else str(path)
+        self.environ = environ
+        self.overrides = overrides
+        self.lines: dict[str, int] = {}
+        self.problems: list[Problem] = []
+
+    def load(self) -> NodeConfig:
+        """Return the configuration or raise with all problems."""
+        data = self._read()
+        for key in data.keys() - SECTIONS.keys():
+            secret = key.lower() in SECRET_KEYS
+            message = self._unknown_key(key, list(SECTIONS), "section")
+            self._blame(key, ADVICE_ON_SECRETS if secret else message)
+        sections = {name: self._check(name, data.get(name, {})) for name in SECTIONS}
+        token = self._token(sections["bot"])
+        build_time = self._build_time(sections["build"])
+        self._check_resolvable(sections["gateway"], sections["network"])
+        if self.problems:
+            raise ConfigError(self.problems)
+        parts = {name: part for name, part in sections.items() if name != "build"}
+        return NodeConfig(**cast("dict[str, Any]", parts), token=token, build_time=build_time)
+
+    def _read(self) -> dict[str, object]:
+        """Return the file's tables with the overrides in place."""
+        data: dict[str, object] = {}
+        if self.path is not None:
+            try:
+                text = self.path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                advice = "not UTF-8 text. Save the file as UTF-8"
+                raise ConfigError([Problem(self.source, 0, "", advice)]) from None
+            except OSError as error:
+                advice = (
+                    f"{error.strerror}. Copy pxe/templates/node.toml there, or name another file"
+                )
+                raise ConfigError([Problem(self.source, 0, "", advice)]) from None
+            data = parse_toml(text, self.source)
+            self.lines = index_lines(text)
+        for dotted, value in self.overrides.items():
+            section, _, key = dotted.partition(".")
+            table = data.setdefault(section, {})
+            if isinstance(table, dict):
+                table[key] = value
+        return data
+
+    def _blame(self, key: str, message: str) -> None:
+        """Record a problem at the line of a key, else of the table it belongs to."""
+        if key in self.overrides:
+            self.problems.append(Problem("command line", 0, key, message))
+            return
+        line = self.lines.get(key) or self.lines.get(key.partition(".")[0], 0)
+        self.problems.append(Problem(self.source, line, key, message))
+
+    def _check(self, name: str, table: object) -> Section | None:
+        """Return one checked section, None after recording what is wrong with it."""
+        if not isinstance(table, dict):
+            self._blame(name, f"this is a section. Write [{name}] on a line of its own")
+            return None
+        # A token is dealt with first, and its value kept out of every message.
+        known = dict(table)
+        for key in table:
+            if name == "bot" and key.lower() in SECRET_KEYS:
+                del known[key]
+                self._blame(f"{name}.{key}", ADVICE_ON_SECRETS)
+        try:
+            return SECTIONS[name].model_validate(known)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                self._explain(name, detail)
+            return None
+
+    def _explain(self, name: str, detail: ErrorDetails) -> None:
+        """Record one finding of the schema in our words."""
+        fields = SECTIONS[name].model_fields
+        key = str(detail["loc"][0]) if detail["loc"] else ""
+        context = detail.get("ctx", {})
+        if detail["type"] == "refused":
+            key = key or str(context["key"])
+            self._blame(f"{name}.{key}", str(context["message"]))
+        elif detail["type"] == "extra_forbidden":
+            self._blame(f"{name}.{key}", self._unknown_key(key, list(fields), "key"))
+        else:
+            self._blame(f"{name}.{key}", _wrong_value(name, fields[key], detail))
+
+    @staticmethod
+    def _unknown_key(key: str, known: list[str], what: str) -> str:
+        """Return the message for a name that the schema does not have."""
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"Write one of: {', '.join(known)}"
+        return f"unknown {what}. {hint}"
+
+    def _token(self, section: Section | None) -> SecretStr:
+        """Return the token from its variable or file; the development token when none is named."""
+        if section is None:
+            return SecretStr("")
+        bot = cast("BotConfig", section)
+        if bot.token_file is not None:
+            base = self.path.parent if self.path is not None else Path()
+            try:
+                text = (base / bot.token_file).expanduser().read_text(encoding="ascii")
+            except (OSError, UnicodeDecodeError) as error:
+                # The path is not repeated, in case it is a token in the wrong place.
+                reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
+                self._blame(
+                    "bot.token_file",
+                    f"cannot read that file: {reason}. Write the path of a file that holds the "
+                    "token alone; a relative path begins at this file",
+                )
+                return SecretStr("")
+            return self._checked_token("bot.token_file", text.strip())
+        if bot.token_env is None:
+            found = self.environ.get(DEFAULT_TOKEN_ENV, DEVELOPMENT_TOKEN)
+        elif bot.token_env in self.environ:
+            found = self.environ[bot.token_env]
+        else:
+            self._blame(
+                "bot.token_env",
+                f"the environment has no {bot.token_env}. Set it (export {bot.token_env}=...), or "
+                "write token_file",
+            )
+            return SecretStr("")
+        return self._checked_token("bot.token_env", found.strip())
+
+    def _checked_token(self, key: str, token: str) -> SecretStr:
+        """Return a token that can stand in a JSON string as it is."""
+        if token.startswith("Bot "):
+            self._blame(key, 'the token begins with "Bot ". Remove that: the gateway takes it bare')
+        elif not re.fullmatch(r"[!#-\[\]-~]+", token):
+            self._blame(
+                key,
+                "the token is empty or holds a space, a quote, a backslash or a control character. "
+                "Copy it again, alone on one line",
+            )
+        elif len(token) > MAX_TOKEN_BYTES:
+            self._blame(key, f"the token has {len(token)} bytes. The node holds {MAX_TOKEN_BYTES}")
+        return SecretStr(token)
+
+    def _build_time(self, section: Section | None) -> int:
+        """Return the configured time, else SOURCE_DATE_EPOCH, else 0."""
+        configured = getattr(section, "time", None)
+        if configured is not None:
+            return int(configured)
+        text = self.environ.get("SOURCE_DATE_EPOCH", "0")
+        if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > 0xFFFF_FFFF:
+            message = f"{text!r} is not a time. Set it to whole seconds since 1970-01-01 UTC"
+            self.problems.append(Problem("environment", 0, "SOURCE_DATE_EPOCH", message))
+            return 0
+        return int(text)
+
+    def _check_resolvable(self, gateway: Section | None, network: Section | None) -> None:
+        """Record a gateway name that a node with static addresses could not resolve."""
+        if gateway is None or network is None:
+            return
+        endpoint = cast("GatewayConfig", gateway).endpoint
+        addresses = cast("NetworkConfig", network)
+        if endpoint.address is None and not addresses.dhcp and addresses.dns is None:
+            self._blame(
+                "network.dns",
+                f"{endpoint.host} is a name and there is no DNS server. Write dns, or the gateway's "
+                "address in [gateway]",
+            )
+
+
+def _wrong_value(section: str, field: FieldInfo, detail: ErrorDetails) -> str:
+    """Return the message for a value of a wrong type or out of its bounds."""
+    value = detail["input"]
+    # [bot] is where a secret might have been written by mistake: its values are not repeated.
+    shown = "this value" if section == "bot" else _toml(value)
+    bounds = {type(item).__name__: item for item in field.metadata}
+    wrong_type = next((words for name, words in TYPE_NAMES.items() if name in detail["type"]), None)
+    low, high = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)
+    if low is not None and low != high:
+        wrong_type = f"an integer from {low} to {high}"
+    elif wrong_type is None or low is not None:
+        return f"{shown} does not work in this version. Write {field.description}"
+    return f"{shown} is not {wrong_type}. Write {field.description}"
+
+
+def _toml(value: object) -> str:
+    """Return a value about as it stood in the file, shortened."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
