@@ -1,0 +1,137 @@
+"""What lies outside the code under test: time, randomness, ports, MMIO, CPU identification.
+
+The machine and the reference model are given the same answers: the machine runs first and its
+answers are recorded; the model then gets the record, in order, and must ask the same questions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class EnvironmentError_(Exception):
+    """The code asked for something that the test did not provide."""
+
+
+def _no_port(port: int, size: int) -> int:
+    raise EnvironmentError_(f"unexpected IN from port {port:#x} ({size} bytes); set on_port_in")
+
+
+def _no_mmio(address: int, size: int) -> int:
+    raise EnvironmentError_(f"unexpected MMIO read at {address:#x} ({size} bytes); set on_mmio_read")
+
+
+def _no_cpuid(leaf: int, subleaf: int) -> tuple[int, int, int, int]:
+    raise EnvironmentError_(f"unexpected CPUID {leaf:#x}.{subleaf}; set on_cpuid")
+
+
+def _no_msr(msr: int) -> int:
+    raise EnvironmentError_(f"unexpected RDMSR {msr:#x}; set on_rdmsr")
+
+
+@dataclass
+class Environment:
+    """Answers of the outside, and the record of what was asked.
+
+    `events` holds, in order, tuples whose first item is the kind: `in`, `out`, `mmio_read`,
+    `mmio_write`, `wrmsr`, `system`. `answers` holds what the code got for each question.
+    """
+
+    tsc: Iterable[int] | Callable[[], int] = ()
+    random: Iterable[tuple[bool, int]] = ()
+    on_port_in: Callable[[int, int], int] = _no_port
+    on_mmio_read: Callable[[int, int], int] = _no_mmio
+    on_cpuid: Callable[[int, int], tuple[int, int, int, int]] = _no_cpuid
+    on_rdmsr: Callable[[int], int] = _no_msr
+    on_port_out: Callable[[int, int, int], None] | None = None
+    on_mmio_write: Callable[[int, int, int], None] | None = None
+    events: list[tuple[object, ...]] = field(default_factory=list)
+    answers: deque[tuple[str, object]] = field(default_factory=deque)
+    observer: Callable[[tuple[object, ...]], None] | None = None
+    recording: bool = True
+
+    def _next(self, source: object, what: str) -> object:
+        if callable(source):
+            return source()
+        try:
+            return next(source)  # type: ignore[call-overload]  # iterators are made in __post_init__
+        except StopIteration:
+            raise EnvironmentError_(f"the test gave no further value for {what}") from None
+
+    def __post_init__(self) -> None:
+        if not callable(self.tsc):
+            self.tsc = iter(self.tsc)
+        self.random = iter(self.random)
+
+    def _note(self, event: tuple[object, ...]) -> None:
+        if self.observer is not None:
+            self.observer(event)
+        elif self.recording:
+            self.events.append(event)
+
+    def _answer(self, kind: str, value: object) -> None:
+        if self.recording:
+            self.answers.append((kind, value))
+
+    def rdtsc(self) -> int:
+        """Return the time-stamp counter."""
+        value = int(self._next(self.tsc, "RDTSC")) & (1 << 64) - 1  # type: ignore[call-overload]
+        self._answer("rdtsc", value)
+        return value
+
+    def rdrand(self) -> tuple[bool, int]:
+        """Return whether RDRAND succeeded, and its value."""
+        good, value = self._next(self.random, "RDRAND")  # type: ignore[misc]
+        self._answer("rdrand", (good, value))
+        return bool(good), int(value)
+
+    def cpuid(self, leaf: int, subleaf: int) -> tuple[int, int, int, int]:
+        """Return EAX, EBX, ECX, EDX."""
+        value = self.on_cpuid(leaf, subleaf)
+        self._answer("cpuid", value)
+        return value
+
+    def rdmsr(self, msr: int) -> int:
+        """Return a model-specific register."""
+        value = self.on_rdmsr(msr)
+        self._answer("rdmsr", value)
+        return value
+
+    def wrmsr(self, msr: int, value: int) -> None:
+        """Note a write of a model-specific register."""
+        self._note(("wrmsr", msr, value))
+
+    def system(self, mnemonic: str) -> None:
+        """Note a system instruction that has no effect in the emulator."""
+        self._note(("system", mnemonic))
+
+    def port_in(self, port: int, size: int) -> int:
+        """Return what a port read gives."""
+        value = self.on_port_in(port, size)
+        self._note(("in", port, size))
+        self._answer("in", value)
+        return value
+
+    def port_out(self, port: int, size: int, value: int) -> None:
+        """Note a port write."""
+        self._note(("out", port, size, value & ((1 << 8 * size) - 1)))
+        if self.on_port_out is not None:
+            self.on_port_out(port, size, value)
+
+    def mmio_read(self, address: int, size: int) -> int:
+        """Return what a device register gives."""
+        value = self.on_mmio_read(address, size)
+        self._note(("mmio_read", address, size))
+        self._answer("mmio_read", value)
+        return value
+
+    def mmio_write(self, address: int, size: int, value: int) -> None:
+        """Note a write of a device register."""
+        self._note(("mmio_write", address, size, value & ((1 << 8 * size) - 1)))
+        if self.on_mmio_write is not None:
+            self.on_mmio_write(address, size, value)

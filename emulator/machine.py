@@ -1,0 +1,352 @@
+"""One reusable Unicorn machine over a linked image, at its link addresses.
+
+Memory lies in buffers that Python reads directly; regions may appear at two addresses (the receive
+ring). RDTSC, RDRAND, CPUID, port and MMIO accesses are answered by the test's `Environment`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import iced_x86 as ix
+import unicorn as uc
+import unicorn.x86_const as ux
+
+from emulator.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolchain.link import Image
+
+PAGE = 4096
+PATTERN = 0xA5
+STACK_TOP, STACK_BYTES = 0x6E01_0000, 0x1_0000
+STOP = 0x6F00_0000
+"""Where a called routine returns to; execution ends there."""
+ARENA, ARENA_BYTES = 0x6800_0000, 0x8_0000
+"""Free memory for the objects of a test."""
+GPR = (
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+    "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+)  # fmt: skip
+_UC_GPR = {n: getattr(ux, f"UC_X86_REG_{n.upper()}") for n in GPR}
+_CONTEXT_OFFSET = 40  # of RAX in Unicorn's private context; `Snapshot` verifies it
+_SPECIAL = {
+    ix.Mnemonic.RDTSC, ix.Mnemonic.RDRAND, ix.Mnemonic.RDSEED, ix.Mnemonic.CPUID, ix.Mnemonic.RDMSR,
+    ix.Mnemonic.WRMSR, ix.Mnemonic.HLT, ix.Mnemonic.INVLPG, ix.Mnemonic.WBINVD, ix.Mnemonic.CLI,
+    ix.Mnemonic.STI, ix.Mnemonic.LIDT, ix.Mnemonic.LGDT, ix.Mnemonic.LTR, ix.Mnemonic.RDTSCP,
+}  # fmt: skip
+
+
+class MachineError(Exception):
+    """The code did what the machine does not allow; the message names address and routine."""
+
+
+@dataclass
+class Region:
+    """Memory with contents; `aliases` are further addresses of the same bytes."""
+
+    name: str
+    address: int
+    size: int
+    writable: bool = True
+    executable: bool = False
+    aliases: tuple[int, ...] = ()
+    buffer: mmap.mmap = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buffer = mmap.mmap(-1, self.size)
+
+    @property
+    def pointer(self) -> int:
+        """The host address of the buffer."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+
+
+def _pages(size: int) -> int:
+    return max(PAGE, -(-size // PAGE) * PAGE)
+
+
+class Snapshot:
+    """Registers at once: 16 general-purpose ones in encoding order, RIP, RFLAGS."""
+
+    def __init__(self, engine: uc.Uc) -> None:
+        for n, name in enumerate(GPR):
+            engine.reg_write(_UC_GPR[name], 0xABCD_0000_0000_0000 + n)
+        engine.reg_write(ux.UC_X86_REG_RIP, 0x123456)
+        self._context = engine.context_save()
+        base = ctypes.cast(self._context._context, ctypes.c_void_p).value
+        if base is None:
+            raise MachineError("Unicorn gave an empty register context")
+        words = (ctypes.c_uint64 * 18).from_address(base + _CONTEXT_OFFSET)
+        self.view: memoryview = memoryview(words).cast("B").cast("Q")
+        probe = self.view.tolist()
+        if probe[:17] != [*(0xABCD_0000_0000_0000 + n for n in range(16)), 0x123456]:
+            raise MachineError("Unicorn's register context has another shape; pin unicorn==2.1.4")
+        self._update = engine.context_update
+
+    def take(self) -> memoryview:
+        """Update and return the view; it changes with the next call."""
+        self._update(self._context)
+        return self.view
+
+
+class Machine:
+    """An image in memory, ready to call its routines.
+
+    Args:
+        image: The linked image.
+        extra: Further regions (workspaces, DMA pools).
+    """
+
+    def __init__(self, image: Image, extra: tuple[Region, ...] = ()) -> None:
+        self.image = image
+        self.engine = uc.Uc(uc.UC_ARCH_X86, uc.UC_MODE_64)
+        self.engine.ctl_set_cpu_model(ux.UC_CPU_X86_ICELAKE_SERVER)
+        self.snapshot = Snapshot(self.engine)
+        self.environment = Environment()
+        self.regions: list[Region] = []
+        self._sections: list[tuple[Region, bytes]] = []
+        for s in image.sections:
+            if s.bits != 64 or not s.size:
+                continue
+            region = Region(s.name, s.address, _pages(s.size), s.writable, s.executable)
+            self._sections.append((region, s.contents))
+            self._add(region)
+        self._add(Region("stack", STACK_TOP - STACK_BYTES, STACK_BYTES))
+        self._add(Region("arena", ARENA, ARENA_BYTES))
+        for region in extra:
+            self._add(region)
+        self.engine.mem_map(STOP, PAGE, uc.UC_PROT_READ | uc.UC_PROT_EXEC)
+        self.engine.mem_write(STOP, b"\xf4" * 16)
+        self._arena_next = ARENA
+        self.special = self._find_special()
+        self._fault = ""
+        self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
+        self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
+        self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT)
+        self.reset()
+
+    # -- memory -----------------------------------------------------------------------------------
+    def _add(self, region: Region) -> None:
+        rights = uc.UC_PROT_READ
+        rights |= uc.UC_PROT_WRITE if region.writable else 0
+        rights |= uc.UC_PROT_EXEC if region.executable else 0
+        for address in (region.address, *region.aliases):
+            self.engine.mem_map_ptr(address, region.size, rights, region.pointer)
+        self.regions.append(region)
+
+    def reset(self) -> None:
+        """Put the image's contents back; fill everything writable else with the pattern."""
+        filled = {id(region) for region, _ in self._sections}
+        for region, contents in self._sections:
+            region.buffer[:] = contents + bytes(region.size - len(contents))
+        for region in self.regions:
+            if id(region) not in filled:
+                region.buffer[:] = bytes([PATTERN]) * region.size
+        self._arena_next = ARENA
+
+    def alloc(self, size: int, align: int = 16) -> int:
+        """Take memory for a test from the arena."""
+        start = -(-self._arena_next // align) * align
+        if start + size > ARENA + ARENA_BYTES:
+            raise MachineError(f"the arena has no {size} bytes left; raise ARENA_BYTES")
+        self._arena_next = start + size
+        return start
+
+    def locate(self, address: int, size: int = 1) -> tuple[Region, int]:
+        """Return the region and the offset of an address.
+
+        Raises:
+            MachineError: Nothing is mapped there.
+        """
+        for region in self.regions:
+            for start in (region.address, *region.aliases):
+                if start <= address and address + size <= start + region.size:
+                    return region, address - start
+        # A run across the seam of a ring and its second mapping.
+        for region in self.regions:
+            span = region.size * (1 + len(region.aliases))
+            if region.aliases and region.address <= address and address + size <= region.address + span:
+                return region, address - region.address
+        raise MachineError(f"no memory at {address:#x} ({size} bytes)")
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes of memory."""
+        region, offset = self.locate(address, size)
+        if offset + size > region.size:
+            twice = region.buffer[:] * 2
+            return twice[offset : offset + size]
+        return region.buffer[offset : offset + size]
+
+    def write(self, address: int, contents: bytes) -> None:
+        """Set bytes of memory, whatever its protection."""
+        region, offset = self.locate(address, len(contents))
+        for n, value in enumerate(contents):
+            if offset + len(contents) > region.size:
+                region.buffer[(offset + n) % region.size] = value
+        if offset + len(contents) <= region.size:
+            region.buffer[offset : offset + len(contents)] = contents
+
+    def canonical(self, address: int) -> int:
+        """Return the first address of the byte that `address` names."""
+        for region in self.regions:
+            for start in region.aliases:
+                if start <= address < start + region.size:
+                    return region.address + address - start
+        return address
+
+    # -- instructions that the test answers -------------------------------------------------------
+    def _find_special(self) -> dict[int, ix.Instruction]:
+        found = {}
+        for s in self.image.sections:
+            if not s.executable or s.bits != 64:
+                continue
+            for ins in ix.Decoder(64, s.contents, ip=s.address):
+                if ins.mnemonic in _SPECIAL:
+                    found[ins.ip] = ins
+        return found
+
+    def answer(self, ins: ix.Instruction) -> None:
+        """Carry out an instruction for the test and step over it."""
+        e, env = self.engine, self.environment
+        following = ins.ip + ins.len
+        match ins.mnemonic:
+            case ix.Mnemonic.RDTSC | ix.Mnemonic.RDTSCP:
+                now = env.rdtsc()
+                e.reg_write(ux.UC_X86_REG_RAX, now & 0xFFFF_FFFF)
+                e.reg_write(ux.UC_X86_REG_RDX, now >> 32)
+            case ix.Mnemonic.RDRAND | ix.Mnemonic.RDSEED:
+                good, value = env.rdrand()
+                self._write_register(ins.op0_register, value)
+                flags = e.reg_read(ux.UC_X86_REG_RFLAGS) & ~0x8D5
+                e.reg_write(ux.UC_X86_REG_RFLAGS, flags | int(good))
+            case ix.Mnemonic.CPUID:
+                leaf = e.reg_read(ux.UC_X86_REG_EAX), e.reg_read(ux.UC_X86_REG_ECX)
+                answer = env.cpuid(*leaf)
+                for reg, value in zip(("RAX", "RBX", "RCX", "RDX"), answer, strict=True):
+                    e.reg_write(getattr(ux, f"UC_X86_REG_{reg}"), value)
+            case ix.Mnemonic.RDMSR:
+                value = env.rdmsr(e.reg_read(ux.UC_X86_REG_ECX))
+                e.reg_write(ux.UC_X86_REG_RAX, value & 0xFFFF_FFFF)
+                e.reg_write(ux.UC_X86_REG_RDX, value >> 32)
+            case ix.Mnemonic.WRMSR:
+                value = e.reg_read(ux.UC_X86_REG_EDX) << 32 | e.reg_read(ux.UC_X86_REG_EAX)
+                env.wrmsr(e.reg_read(ux.UC_X86_REG_ECX), value)
+            case _:
+                env.system(ix.Formatter(ix.FormatterSyntax.NASM).format(ins).split()[0])
+        e.reg_write(ux.UC_X86_REG_RIP, following)
+
+    def _write_register(self, register: int, value: int) -> None:
+        size = ix.RegisterExt.size(register)
+        full = ix.RegisterExt.full_register(register)
+        name = GPR[full - ix.Register.RAX]
+        old = self.engine.reg_read(_UC_GPR[name])
+        mask = (1 << (8 * size)) - 1
+        kept = 0 if size >= 4 else old & ~mask
+        self.engine.reg_write(_UC_GPR[name], kept | (value & mask))
+
+    def _on_in(self, _engine: uc.Uc, port: int, size: int, _data: object) -> int:
+        return self.environment.port_in(port, size)
+
+    def _on_out(self, _engine: uc.Uc, port: int, size: int, value: int, _data: object) -> None:
+        self.environment.port_out(port, size, value)
+
+    def _on_invalid(
+        self, _engine: uc.Uc, access: int, address: int, size: int, _value: int, _data: object
+    ) -> bool:
+        verb = {
+            uc.UC_MEM_WRITE_UNMAPPED: "write to unmapped",
+            uc.UC_MEM_READ_UNMAPPED: "read of unmapped",
+            uc.UC_MEM_FETCH_UNMAPPED: "jump to unmapped",
+            uc.UC_MEM_WRITE_PROT: "write to read-only",
+            uc.UC_MEM_FETCH_PROT: "jump to non-executable",
+        }.get(access, "bad access to")
+        self._fault = f"{verb} {address:#x} ({size} bytes)"
+        return False
+
+    def map_mmio(self, address: int, size: int) -> None:
+        """Let the environment answer reads and writes of a device's registers."""
+
+        def load(_engine: uc.Uc, offset: int, size: int, _data: object) -> int:
+            return self.environment.mmio_read(address + offset, size)
+
+        def store(_engine: uc.Uc, offset: int, size: int, value: int, _data: object) -> None:
+            self.environment.mmio_write(address + offset, size, value)
+
+        self.engine.mmio_map(address, size, load, None, store, None)
+
+    # -- running ----------------------------------------------------------------------------------
+    def set_registers(self, values: dict[str, int]) -> None:
+        """Set 64-bit registers by name."""
+        for name, value in values.items():
+            self.engine.reg_write(_UC_GPR[name], value)
+
+    def registers(self) -> dict[str, int]:
+        """Return the 64-bit registers by name."""
+        return dict(zip(GPR, self.snapshot.take().tolist()[:16], strict=True))
+
+    def prepare_call(self, address: int, registers: dict[str, int], flags: int = 0x202) -> int:
+        """Set up a call of the code at `address`; return the RSP that it must leave."""
+        rsp = STACK_TOP - 0x100
+        self.write(rsp, STOP.to_bytes(8, "little"))
+        self.set_registers(registers | {"rsp": rsp})
+        self.engine.reg_write(ux.UC_X86_REG_RFLAGS, flags)
+        return rsp + 8
+
+    def run(self, start: int, limit: int = 0) -> None:
+        """Run until the STOP address; `limit` bounds the instructions (0: none).
+
+        Raises:
+            MachineError: A fault, or the limit was reached.
+        """
+        self._fault = ""
+        try:
+            self.engine.emu_start(start, STOP, count=limit)
+        except uc.UcError as error:
+            rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
+            raise MachineError(f"{self.where(rip)}: {self._fault or error}") from None
+        rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
+        if rip != STOP:
+            raise MachineError(f"{self.where(rip)}: still running after {limit} instructions")
+
+    def where(self, address: int) -> str:
+        """Name an address: routine, offset and source line."""
+        placed = self.image.symbol_at(address)
+        if placed is None:
+            return f"{address:#x}"
+        line = max((row for row in self.image.lines if row[0] <= address), default=None)
+        source = f" ({line[1]}:{line[2]})" if line is not None else ""
+        return f"{placed.name}+{address - placed.address:#x}{source}"
+
+    def hook_special(self) -> None:
+        """Answer special instructions in free runs, without a hook on any other instruction."""
+
+        def visit(_engine: uc.Uc, address: int, _size: int, _data: object) -> None:
+            self.answer(self.special[address])
+
+        for address in self.special:
+            self.engine.hook_add(uc.UC_HOOK_CODE, visit, None, address, address)
+
+    def call(self, name: str, registers: dict[str, int] | None = None, limit: int = 0) -> dict[str, Any]:
+        """Call a routine freely and return the registers it left."""
+        address = self.image.address(name)
+        leave = self.prepare_call(address, registers or {})
+        self.run(address, limit)
+        after: dict[str, Any] = self.registers()
+        after["flags"] = self.engine.reg_read(ux.UC_X86_REG_RFLAGS)
+        if after["rsp"] != leave:
+            raise MachineError(f"{name} left RSP {after['rsp'] - leave:+d} bytes off")
+        return after
+
+    def hook(self, kind: int, callback: Callable[..., Any], begin: int = 1, end: int = 0) -> int:
+        """Add a Unicorn hook; return its handle for `unhook`."""
+        return int(self.engine.hook_add(kind, callback, None, begin, end))
+
+    def unhook(self, handle: int) -> None:
+        """Remove a hook."""
+        self.engine.hook_del(handle)

@@ -1,0 +1,184 @@
+"""What each instruction reads and writes, as bit sets: registers, flags and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import iced_x86 as ix
+
+from toolchain.asm.assembler import TERMINATORS, Label, Line
+from toolchain.asm.operands import Mem
+from toolchain.asm.registers import FLAG_NAMES, GPR_NAMES
+
+if TYPE_CHECKING:
+    from toolchain.asm.routine import Routine
+
+NAMES = (*GPR_NAMES, *(f"xmm{i}" for i in range(16)), *FLAG_NAMES)
+BIT = {name: 1 << n for n, name in enumerate(NAMES)}
+RSP = BIT["rsp"]
+FLAGS = sum(BIT[f] for f in FLAG_NAMES)
+# iced's RflagsBits is a numbering of its own, not that of RFLAGS.
+_ICED_FLAGS = {
+    ix.RflagsBits.OF: "of", ix.RflagsBits.SF: "sf", ix.RflagsBits.ZF: "zf", ix.RflagsBits.AF: "af",
+    ix.RflagsBits.CF: "cf", ix.RflagsBits.PF: "pf", ix.RflagsBits.DF: "df", ix.RflagsBits.IF: "if",
+}  # fmt: skip
+_READS = {
+    ix.OpAccess.READ, ix.OpAccess.COND_READ, ix.OpAccess.READ_WRITE, ix.OpAccess.READ_COND_WRITE,
+}  # fmt: skip
+_WRITES = {
+    ix.OpAccess.WRITE, ix.OpAccess.COND_WRITE, ix.OpAccess.READ_WRITE, ix.OpAccess.READ_COND_WRITE,
+}  # fmt: skip
+_FACTORY = ix.InstructionInfoFactory()
+_CONDITION_FLAGS = {
+    "o": ("of",), "b": ("cf",), "c": ("cf",), "z": ("zf",), "e": ("zf",), "be": ("cf", "zf"),
+    "s": ("sf",), "p": ("pf",), "l": ("sf", "of"), "le": ("sf", "of", "zf"),
+    "no": ("of",), "ae": ("cf",), "nb": ("cf",), "nc": ("cf",), "nz": ("zf",), "ne": ("zf",),
+    "a": ("cf", "zf"), "ns": ("sf",), "np": ("pf",), "ge": ("sf", "of"), "g": ("sf", "of", "zf"),
+}  # fmt: skip
+_ZERO_IDIOMS = ("xor", "sub", "pxor", "xorps")
+
+
+@dataclass
+class Effect:
+    """Bit sets of one line.
+
+    `kills` are those written whole; `sets` all that get a value; `clobbers` those left without one.
+    """
+
+    reads: int = 0
+    sets: int = 0
+    kills: int = 0
+    clobbers: int = 0
+    stack: int = 0
+    loads: tuple[Any, ...] = ()
+    stores: tuple[Any, ...] = ()
+    needed: bool = False
+
+
+def names(bits: int) -> str:
+    """Name the registers and flags of a set."""
+    return ", ".join(n for n in NAMES if bits & BIT[n])
+
+
+def bit_of(name: str) -> int:
+    """Return the bit of a register or flag; 0 for segment and control registers."""
+    return BIT.get(name, 0)
+
+
+def _flags(rflags: int) -> int:
+    return sum(BIT[name] for bit, name in _ICED_FLAGS.items() if rflags & bit)
+
+
+def _full(register: ix.Register_) -> str:
+    return _REG_NAMES.get(ix.RegisterExt.full_register(register), "")
+
+
+_REG_NAMES = {getattr(ix.Register, n.upper()): n for n in (*GPR_NAMES, *(f"xmm{i}" for i in range(16)))}
+for _i in range(16):
+    _REG_NAMES[getattr(ix.Register, f"ZMM{_i}")] = f"xmm{_i}"
+
+
+def routine_reads(target: Routine) -> int:
+    """Return the inputs of a routine as a set."""
+    return sum(bit_of(i.reg.full) for i in target.contract.inputs)
+
+
+def routine_outputs(target: Routine) -> int:
+    """Return the outputs of a routine as a set."""
+    return sum(bit_of(o.reg.full) for o in target.contract.outputs)
+
+
+def routine_clobbers(target: Routine) -> int:
+    """Return what a routine leaves without meaning as a set."""
+    listed = sum(bit_of(r.full) for r in target.contract.clobbers)
+    return (listed | FLAGS) & ~routine_outputs(target) & ~BIT["df"] & ~BIT["if"]
+
+
+def _call(line: Line, target: Routine, bits: int) -> Effect:
+    # Calls and far jumps to other modes leave the stack as it was when they come back.
+    return Effect(
+        reads=routine_reads(target),
+        sets=routine_outputs(target),
+        kills=routine_outputs(target) | routine_clobbers(target),
+        clobbers=routine_clobbers(target),
+        needed=True,
+    )
+
+
+def _branch(line: Line) -> Effect:
+    condition = line.mnemonic[1:]
+    used = _CONDITION_FLAGS.get(condition, ()) if line.mnemonic not in TERMINATORS else ()
+    return Effect(reads=sum(BIT[f] for f in used), needed=True)
+
+
+def _memory(line: Line, info: ix.InstructionInfo) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    loads, stores = [], []
+    for n, op in enumerate(line.ops):
+        if isinstance(op, Mem):
+            access = info.op_access(n)
+            if access in _READS:
+                loads.append(op)
+            if access in _WRITES:
+                stores.append(op)
+    return tuple(loads), tuple(stores)
+
+
+def _stack_move(line: Line, ins: ix.Instruction) -> int:
+    if ins.is_stack_instruction and line.mnemonic not in ("ret", "iretq", "iretd", "iret", "retf"):
+        return int(ins.stack_pointer_increment)
+    if line.mnemonic in ("add", "sub", "lea") and getattr(line.ops[0], "full", "") == "rsp":
+        if line.mnemonic == "lea" and getattr(line.ops[1].base, "full", "") == "rsp":
+            return int(line.ops[1].disp)
+        if isinstance(line.ops[1], int):
+            return int(line.ops[1]) * (1 if line.mnemonic == "add" else -1)
+    return 0
+
+
+_ALWAYS_NEEDED = frozenset(
+    "in out rdtsc rdtscp cpuid rdmsr rdrand rdseed pop popfd popfq popf xchg div idiv mul bsf bsr "
+    "hlt sti cli cld std lgdt lidt ltr lldt wrmsr invlpg wbinvd mfence lfence sfence pause nop int "
+    "clflush fxsave fxrstor ldmxcsr stmxcsr xsetbv xgetbv push pushfq pushfd pushf int3 swapgs "
+    "wrgsbase wrfsbase prefetchnta prefetcht0 clts lmsw".split()
+)
+
+
+def effect(line: Line, bits: int) -> Effect:
+    """Return what the line reads, sets, leaves undefined, and does to the stack."""
+    if line.target is not None:
+        if isinstance(line.target, Label):
+            return _branch(line)
+        return _call(line, line.target, bits)
+    ins = line.ins
+    if ins is None:
+        raise AssertionError(f"{line.where}: {line.mnemonic} has neither encoding nor target")
+    info = _FACTORY.info(ins)
+    e = Effect()
+    for used in info.used_registers():
+        bit = bit_of(_full(used.register))
+        if used.access in _READS:
+            e.reads |= bit
+        if used.access in _WRITES:
+            e.sets |= bit
+            # A byte or word write keeps the rest of the register; a conditional one may keep all.
+            wide = ix.RegisterExt.size(used.register) >= 4
+            if wide and used.access in (ix.OpAccess.WRITE, ix.OpAccess.READ_WRITE):
+                e.kills |= bit
+    if line.mnemonic in _ZERO_IDIOMS and len(line.ops) == 2 and line.ops[0] == line.ops[1]:
+        e.reads &= ~bit_of(line.ops[0].full)
+    e.reads |= _flags(ins.rflags_read)
+    undefined = _flags(ins.rflags_undefined)
+    written = _flags(ins.rflags_modified) & ~undefined
+    e.sets |= written
+    e.kills |= written | undefined
+    e.clobbers |= undefined
+    e.loads, e.stores = _memory(line, info)
+    e.stack = _stack_move(line, ins)
+    mnemonic = line.mnemonic.split()[-1]
+    implicit = " " in line.mnemonic or mnemonic[:-1] in ("movs", "stos", "cmps", "scas")
+    volatile = any(getattr(m.ref, "volatile", False) for m in e.loads)
+    e.needed = (
+        bool(e.stores) or volatile or implicit or mnemonic in _ALWAYS_NEEDED or mnemonic in TERMINATORS
+        or bool(e.stack) or any(type(o).__name__ in ("CtrlReg", "SegReg") for o in line.ops)
+    )  # fmt: skip
+    return e

@@ -1,0 +1,196 @@
+"""A routine: a Python function that emits instructions, and the contract in its decorator."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from toolchain.asm.assembler import Asm, Line
+from toolchain.asm.checks import check
+from toolchain.asm.errors import AsmError
+from toolchain.asm.registers import Flag, Reg, Reg64
+from toolchain.layout.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True)
+class In:
+    """One input.
+
+    Args:
+        reg: The register that carries it.
+        kind: A struct it points at, or `int` for a value.
+        meaning: What it is; unit and bounds.
+    """
+
+    reg: Reg
+    kind: type
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Out:
+    """One output: a register or a flag, and what it tells."""
+
+    reg: Reg
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What a routine promises. Nothing else may change."""
+
+    inputs: tuple[In, ...] = ()
+    outputs: tuple[Out, ...] = ()
+    clobbers: tuple[Reg, ...] = ()
+    reads: tuple[Any, ...] = ()
+    writes: tuple[Any, ...] = ()
+    calls: tuple[Any, ...] = ()
+    indirect: Callable[[], Sequence[Routine]] = tuple
+    saves: tuple[Reg64, ...] = ()
+    stack: int = 0
+    source: str = ""
+    bits: int = 64
+    section: str = ".text"
+    noreturn: bool = False
+    secret: bool = False
+    ordered: tuple[Any, ...] = ()
+    align: int = 1
+
+
+@dataclass(eq=False)
+class Routine:
+    """A named routine; `lines()` runs the generator once and checks the result."""
+
+    name: str
+    module: str
+    doc: str
+    contract: Contract
+    body: Callable[..., None]
+    parameters: tuple[str, ...]
+    where: str
+    _lines: list[Line] | None = field(default=None, repr=False)
+
+    @property
+    def bits(self) -> int:
+        """16, 32 or 64."""
+        return self.contract.bits
+
+    def lines(self) -> list[Line]:
+        """Return the checked instructions.
+
+        Raises:
+            AsmError: The generator or the contract breaks a rule.
+        """
+        if self._lines is None:
+            c = self.contract
+            a = Asm(self.name, c.bits, c.saves, c.stack)
+            arguments = [
+                i.kind.at(i.reg) if issubclass(i.kind, Struct) else i.reg for i in c.inputs
+            ]
+            self.body(a, *arguments)
+            a.finish()
+            check(self, a.lines)
+            self._lines = a.lines
+        return self._lines
+
+
+def routine(
+    *,
+    inputs: Sequence[In] = (),
+    outputs: Sequence[Out] = (),
+    clobbers: Sequence[Reg] = (),
+    reads: Sequence[Any] = (),
+    writes: Sequence[Any] = (),
+    calls: Sequence[Any] = (),
+    indirect: Callable[[], Sequence[Routine]] = tuple,
+    saves: Sequence[Reg64] = (),
+    stack: int = 0,
+    source: str,
+    bits: int = 64,
+    section: str = ".text",
+    noreturn: bool = False,
+    secret: bool = False,
+    ordered: Sequence[Any] = (),
+    align: int = 1,
+) -> Callable[[Callable[..., None]], Routine]:
+    """Declare a routine.
+
+    Args:
+        inputs: Registers that carry something in; parameters of the function in the same order.
+        outputs: Registers and flags that carry something out.
+        clobbers: Registers that change without meaning. Flags always may, unless they are outputs.
+        reads: Fields, regions and globals that the routine itself reads.
+        writes: Those that it writes.
+        calls: Routines that it calls or tail-jumps to.
+        indirect: Routines that `call_indirect` may reach.
+        saves: Preserved registers that the prologue pushes and every `ret` pops.
+        stack: Bytes of locals, a multiple of 8.
+        source: The rule: RFC section, SDM section or page of our documents.
+        bits: 16, 32 or 64.
+        section: Where the code lies.
+        noreturn: The routine never returns.
+        secret: The constant-time checks apply.
+        ordered: Fields whose writes are compared in order.
+        align: Bytes, a power of two.
+    """
+
+    def wrap(body: Callable[..., None]) -> Routine:
+        where = f"{inspect.getsourcefile(body)}:{body.__code__.co_firstlineno}"
+        names = tuple(inspect.signature(body).parameters)[1:]
+        problem = _signature_problem(body, inputs)
+        if problem:
+            raise AsmError(
+                problem,
+                "make the parameters after `a` match the contract's inputs",
+                routine=body.__name__,
+                where=where,
+            )
+        flags = [o.reg for o in outputs if isinstance(o.reg, Flag)]
+        overlap = {r.full for r in clobbers} & {o.reg.full for o in outputs if o.reg not in flags}
+        if overlap:
+            raise AsmError(
+                f"{', '.join(sorted(overlap))} is an output and a clobber",
+                "list it once, as an output",
+                routine=body.__name__,
+                where=where,
+            )
+        contract = Contract(
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            clobbers=tuple(clobbers),
+            reads=tuple(reads),
+            writes=tuple(writes),
+            calls=tuple(calls),
+            indirect=indirect,
+            saves=tuple(saves),
+            stack=stack,
+            source=source,
+            bits=bits,
+            section=section,
+            noreturn=noreturn,
+            secret=secret,
+            ordered=tuple(ordered),
+            align=align,
+        )
+        return Routine(
+            body.__name__, body.__module__, inspect.getdoc(body) or "", contract, body, names, where
+        )
+
+    return wrap
+
+
+def _signature_problem(body: Callable[..., None], inputs: Sequence[In]) -> str:
+    hints = typing.get_type_hints(body)
+    hints.pop("return", None)
+    given = list(hints.values())
+    wanted: list[type] = [Asm]
+    wanted += [i.kind if issubclass(i.kind, Struct) else type(i.reg) for i in inputs]
+    if given == wanted:
+        return ""
+    shown = [getattr(g, "__name__", str(g)) for g in given]
+    return f"parameters {shown} differ from the contract's {[w.__name__ for w in wanted]}"

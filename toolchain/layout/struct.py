@@ -1,0 +1,86 @@
+"""A struct: one class whose fields carry their offsets, so that the file is the memory map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from toolchain.asm.errors import AsmError
+from toolchain.layout.fields import Field
+
+if TYPE_CHECKING:
+    from toolchain.asm.registers import Reg
+
+
+class Struct:
+    """Base of all layouts. `SIZE` in bytes is written out; the fields must fit without overlap."""
+
+    SIZE: ClassVar[int]
+    ALIGN: ClassVar[int] = 1
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        end, last = 0, "the start"
+        align = 1
+        for field in cls.fields():
+            where = f"{cls.__name__}.{field.name}"
+            if field.offset < end:
+                raise AsmError(
+                    f"{where} at {field.offset:#x} overlaps {last}, which ends at {end:#x}",
+                    f"move it to {end:#x} or later",
+                )
+            if field.offset % field.align:
+                raise AsmError(
+                    f"{where} at {field.offset:#x} is not aligned to {field.align}",
+                    "move it, or declare it with be16/be32/bytes_ when it is a wire field",
+                )
+            align = max(align, field.align)
+            end, last = field.offset + field.size, field.name
+        if end > cls.SIZE:
+            raise AsmError(
+                f"{cls.__name__} has SIZE {cls.SIZE:#x} but its fields end at {end:#x}",
+                f"set SIZE = {end:#x} or more",
+            )
+        cls.ALIGN = max(align, cls.__dict__.get("ALIGN", 1))
+
+    def __init__(
+        self,
+        base: Reg | None,
+        disp: int = 0,
+        *,
+        index: Reg | None = None,
+        scale: int = 1,
+        symbol: Any = None,  # noqa: ANN401 - a data declaration; typed there
+        segment: Reg | None = None,
+    ) -> None:
+        self.base, self.disp, self.symbol = base, disp, symbol
+        self.index, self.scale, self.segment = index, scale, segment
+
+    @classmethod
+    def at(
+        cls, base: Reg, disp: int = 0, *, index: Reg | None = None, scale: int = 1
+    ) -> Self:
+        """Place the struct at `[base + index * scale + disp]`."""
+        return cls(base, disp, index=index, scale=scale)
+
+    @classmethod
+    def in_segment(cls, segment: Reg) -> Self:
+        """Place the struct at the base of FS or GS."""
+        return cls(None, 0, segment=segment)
+
+    @classmethod
+    def placed_in(cls, outer: Struct, offset: int) -> Self:
+        """Place the struct `offset` bytes into another placed struct."""
+        return cls(
+            outer.base,
+            outer.disp + offset,
+            index=outer.index,
+            scale=outer.scale,
+            symbol=outer.symbol,
+            segment=outer.segment,
+        )
+
+    @classmethod
+    def fields(cls) -> list[Field]:
+        """Return the fields in the order of their offsets."""
+        found = [f for f in vars(cls).values() if isinstance(f, Field)]
+        return sorted(found, key=lambda f: f.offset)
