@@ -24,13 +24,17 @@ HANDLERS: Final[dict[int, Callable[[Builder], None]]] = {
     **strings.HANDLERS,
 }
 
-# Forms with a 16-bit stack or instruction pointer, or a 32-bit loop counter: never generated.
+# Forms with a 16-bit stack or instruction pointer, a 32-bit loop counter or a far pointer, and
+# undocumented duplicates: never generated.
 _EXCLUDED: Final = frozenset(
     getattr(Code, name)
     for name in (
         *("CALL_RM16", "CALL_REL16", "JMP_RM16", "JMP_REL16", "JMP_REL8_16"),
         *("RETNW", "RETNW_IMM16", "LEAVEW", "LOOP_REL8_64_ECX"),
         *("LOOPE_REL8_64_ECX", "LOOPNE_REL8_64_ECX"),
+        *("CALL_M1616", "CALL_M1632", "CALL_M1664", "JMP_M1616", "JMP_M1632", "JMP_M1664"),
+        *("TEST_RM8_IMM8_F6R1", "TEST_RM16_IMM16_F7R1"),
+        *("TEST_RM32_IMM32_F7R1", "TEST_RM64_IMM32_F7R1"),
     )
 )
 _OPERAND_KINDS: Final = IMMEDIATES | {

@@ -1,0 +1,485 @@
+"""Runs linked bytes on the real processor, in a forked child that may crash.
+
+Each region is mapped at its link address, the registers are loaded by a small trampoline, and the
+routine returns into the trampoline, which stores them again. No page is ever writable and
+executable at once. A crash or an endless loop costs one child and becomes a `NativeFault`.
+"""
+
+import ctypes
+import enum
+import functools
+import mmap
+import os
+import pickle
+import signal
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from iced_x86 import (
+    Code,
+    Decoder,
+    Encoder,
+    Instruction,
+    MemoryOperand,
+    Mnemonic,
+    Register,
+    Register_,
+)
+
+PAGE: Final = 0x1000
+TRAMPOLINE_BASE: Final = 0x5F00_0000
+FRAME_BASE: Final = TRAMPOLINE_BASE + PAGE
+
+# The frame that the trampoline loads from and stores to, as offsets in bytes from FRAME_BASE.
+_GPR, _FLAGS, _TARGET, _HOST_RSP, _EXIT = 0, 128, 136, 144, 152
+_GS, _FS, _HOST_GS, _HOST_FS, _XMM = 160, 168, 176, 184, 192
+_FRAME_SIZE = _XMM + 16 * 16
+
+_RSP = 4
+_MASK64 = 2**64 - 1
+_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x02, 0x20, 0x100000
+_READ, _WRITE, _EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
+_MAP_FAILED = _MASK64
+_FLAGS_NEVER_LOADED = 0x100 | 0x4000 | 0x4_0000  # TF, NT, AC
+_GENERAL64 = (
+    *(Register.RAX, Register.RCX, Register.RDX, Register.RBX),
+    *(Register.RSP, Register.RBP, Register.RSI, Register.RDI),
+    *(Register.R8, Register.R9, Register.R10, Register.R11),
+    *(Register.R12, Register.R13, Register.R14, Register.R15),
+)
+_HOST_SAVED = (
+    *(Register.RBX, Register.RBP, Register.R12),
+    *(Register.R13, Register.R14, Register.R15),
+)
+
+# What a user process cannot run, or runs with an answer that no test supplies.
+REFUSED_MNEMONICS: Final = frozenset(
+    {
+        *("RDTSC", "RDTSCP", "RDRAND", "RDSEED", "RDPMC", "CPUID", "RDPID"),
+        *("IN", "OUT", "INSB", "INSW", "INSD", "OUTSB", "OUTSW", "OUTSD"),
+        *("CLI", "STI", "HLT", "CLTS", "INVD", "WBINVD", "INVLPG", "INVPCID"),
+        *("RDMSR", "WRMSR", "XSETBV", "SWAPGS", "IRET", "IRETD", "IRETQ"),
+        *("LGDT", "LIDT", "LLDT", "LTR", "LMSW", "SGDT", "SIDT", "SLDT", "STR", "SMSW"),
+        *("SYSCALL", "SYSENTER", "SYSRET", "SYSRETQ", "SYSEXIT", "INT", "INT1", "INT3"),
+        *("WRFSBASE", "WRGSBASE", "MONITOR", "MWAIT", "VMCALL", "VMMCALL"),
+    }
+)
+_REFUSED_CODES = frozenset(
+    getattr(Mnemonic, name) for name in REFUSED_MNEMONICS if hasattr(Mnemonic, name)
+)
+
+
+class NativeFault(RuntimeError):  # noqa: N818 - it is a processor fault seen from outside
+    """The child was ended by a signal.
+
+    Attributes:
+        signal_name: For example "SIGSEGV"; "SIGVTALRM" means that the time limit passed.
+        call: Index of the call that was running.
+    """
+
+    def __init__(self, signal_name: str, call: int, message: str) -> None:
+        super().__init__(message)
+        self.signal_name = signal_name
+        self.call = call
+
+
+class NativeRefusedError(ValueError):
+    """The code contains an instruction that cannot be judged in a user process."""
+
+
+class NativeSetupError(RuntimeError):
+    """A region could not be mapped, or the child failed before it ran anything."""
+
+
+class Access(enum.Enum):
+    """What a region's pages allow."""
+
+    CODE = "read, execute"
+    DATA = "read, write"
+    CONSTANT = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Memory at a fixed address.
+
+    Attributes:
+        address: Where it lies, a multiple of 4096.
+        data: Contents; the rest of the last page is zero.
+        access: Page permissions.
+        routines: For CODE, the (address, size) ranges that will run and are searched for refused
+            instructions; None = all of it.
+    """
+
+    address: int
+    data: bytes
+    access: Access = Access.DATA
+    routines: tuple[tuple[int, int], ...] | None = None
+
+
+class Entry(enum.Enum):
+    """How the trampoline enters the code."""
+
+    CALL = "push a return address"
+    JUMP = "load every register, RSP included, and jump; the code leaves through EXIT or EXIT_2"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of one routine.
+
+    Attributes:
+        address: Where to enter.
+        registers: The 16 general registers in encoding order; a longer sequence gives EFLAGS at
+            index 17. RSP must point into a DATA region.
+        xmm: XMM0..XMM15 as 128-bit integers; missing ones are zero.
+        memory: (address, bytes) stored before the call.
+        reads: (address, size) returned after the call; None = every DATA region.
+        entry: Call or jump.
+        fs_base: Base address of FS.
+        gs_base: Base address of GS.
+    """
+
+    address: int
+    registers: Sequence[int]
+    xmm: Sequence[int] = ()
+    memory: tuple[tuple[int, bytes], ...] = ()
+    reads: tuple[tuple[int, int], ...] | None = None
+    entry: Entry = Entry.CALL
+    fs_base: int = 0
+    gs_base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """State after a call.
+
+    Attributes:
+        registers: The 16 general registers.
+        flags: EFLAGS.
+        xmm: XMM0..XMM15.
+        memory: Bytes by start address of each range read.
+        second_exit: Whether the code left through EXIT_2.
+    """
+
+    registers: tuple[int, ...]
+    flags: int
+    xmm: tuple[int, ...]
+    memory: dict[int, bytes] = field(default_factory=dict)
+    second_exit: bool = False
+
+
+def _frame(offset: int) -> MemoryOperand:
+    return MemoryOperand(Register.RIP, displ=FRAME_BASE + offset, displ_size=8)
+
+
+def _assemble(instructions: Iterable[Instruction], start: int) -> bytes:
+    encoder = Encoder(64)
+    position = start
+    for instruction in instructions:
+        position += encoder.encode(instruction, position)
+    return encoder.take_buffer()
+
+
+@functools.cache
+def _trampoline() -> tuple[bytes, int, int]:
+    """Return the trampoline's bytes and the addresses of its two exits.
+
+    Everything is addressed relative to RIP, so that all sixteen registers are free for the code.
+    """
+    new = Instruction
+    load, store = Code.MOV_R64_RM64, Code.MOV_RM64_R64
+    enter = [new.create_reg(Code.PUSH_R64, register) for register in _HOST_SAVED]
+    enter.append(new.create_mem_reg(store, _frame(_HOST_RSP), Register.RSP))
+    for read, write, host, guest in (
+        (Code.RDFSBASE_R64, Code.WRFSBASE_R64, _HOST_FS, _FS),
+        (Code.RDGSBASE_R64, Code.WRGSBASE_R64, _HOST_GS, _GS),
+    ):
+        enter.append(new.create_reg(read, Register.RAX))
+        enter.append(new.create_mem_reg(store, _frame(host), Register.RAX))
+        enter.append(new.create_reg_mem(load, Register.RAX, _frame(guest)))
+        enter.append(new.create_reg(write, Register.RAX))
+    for number in range(16):
+        enter.append(
+            new.create_reg_mem(
+                Code.MOVDQU_XMM_XMMM128,
+                Register_(Register.XMM0 + number),
+                _frame(_XMM + 16 * number),
+            )
+        )
+    enter.append(new.create_mem(Code.PUSH_RM64, _frame(_FLAGS)))
+    enter.append(new.create(Code.POPFQ))
+    for number, register in enumerate(_GENERAL64):
+        enter.append(new.create_reg_mem(load, register, _frame(_GPR + 8 * number)))
+    enter.append(new.create_mem(Code.JMP_RM64, _frame(_TARGET)))
+
+    leave = [
+        new.create_mem_reg(store, _frame(_GPR + 8 * number), register)
+        for number, register in enumerate(_GENERAL64)
+    ]
+    leave.append(new.create_reg_mem(load, Register.RSP, _frame(_HOST_RSP)))
+    leave.append(new.create(Code.PUSHFQ))
+    leave.append(new.create_mem(Code.POP_RM64, _frame(_FLAGS)))
+    leave.append(new.create(Code.CLD))
+    for number in range(16):
+        leave.append(
+            new.create_mem_reg(
+                Code.MOVDQU_XMMM128_XMM,
+                _frame(_XMM + 16 * number),
+                Register_(Register.XMM0 + number),
+            )
+        )
+    for write, host in ((Code.WRFSBASE_R64, _HOST_FS), (Code.WRGSBASE_R64, _HOST_GS)):
+        leave.append(new.create_reg_mem(load, Register.RAX, _frame(host)))
+        leave.append(new.create_reg(write, Register.RAX))
+    leave += [new.create_reg(Code.POP_R64, register) for register in reversed(_HOST_SAVED)]
+    leave.append(new.create(Code.RETNQ))
+
+    head = _assemble(enter, TRAMPOLINE_BASE)
+    exit_1 = TRAMPOLINE_BASE + len(head)
+    mark_1 = _assemble([new.create_mem_i32(Code.MOV_RM8_IMM8, _frame(_EXIT), 0)], exit_1)
+    tail_at = exit_1 + len(mark_1)
+    tail = _assemble(leave, tail_at)
+    exit_2 = tail_at + len(tail)
+    mark_2 = _assemble(
+        [
+            new.create_mem_i32(Code.MOV_RM8_IMM8, _frame(_EXIT), 1),
+            new.create_branch(Code.JMP_REL32_64, tail_at),
+        ],
+        exit_2,
+    )
+    return head + mark_1 + tail + mark_2, exit_1, exit_2
+
+
+EXIT: Final = _trampoline()[1]
+EXIT_2: Final = _trampoline()[2]
+
+
+def jump_to(address: int) -> bytes:
+    """Return 14 bytes that jump to any address and change no register: `jmp [rip]`, pointer."""
+    return b"\xff\x25\0\0\0\0" + address.to_bytes(8, "little")
+
+
+def refused_instructions(code: bytes, address: int) -> list[Instruction]:
+    """Return the instructions of a routine that cannot run in a user process.
+
+    Args:
+        code: The routine's bytes, nothing but instructions.
+        address: Its link address.
+    """
+    return [
+        instruction
+        for instruction in Decoder(64, code, ip=address)
+        if instruction.is_privileged or instruction.mnemonic in _REFUSED_CODES
+    ]
+
+
+class NativeProgram:
+    """Regions of linked code and data, ready to run.
+
+    Raises:
+        NativeRefusedError: If a routine contains an instruction that cannot be judged natively.
+        NativeSetupError: If a region is not page-aligned or overlaps the trampoline.
+    """
+
+    def __init__(self, regions: Sequence[Region], seconds: float = 5.0) -> None:
+        """Check the regions.
+
+        Args:
+            regions: What to map.
+            seconds: Processor time that one `run` may take.
+        """
+        self.regions = tuple(regions)
+        self.seconds = seconds
+        for region in regions:
+            _check_region(region)
+
+    def run(self, calls: Sequence[Call]) -> list[Result]:
+        """Run the calls one after another in one forked child; memory carries over.
+
+        Raises:
+            NativeFault: If a call crashes or does not end within the time limit.
+            NativeSetupError: If the child cannot map a region or a call names unmapped memory.
+        """
+        progress = mmap.mmap(-1, PAGE)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            self._child(calls, writer, progress)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            answer = stream.read()
+        _, status = os.waitpid(child, 0)
+        done = int.from_bytes(progress[:8], "little")
+        progress.close()
+        if os.WIFSIGNALED(status):
+            raise self._fault(calls, done, signal.Signals(os.WTERMSIG(status)).name)
+        if not answer:
+            raise NativeSetupError(f"the child ended with status {status} and said nothing")
+        results = pickle.loads(answer)  # noqa: S301 - written by our own child
+        if isinstance(results, str):
+            raise NativeSetupError(results)
+        return [Result(*fields) for fields in results]
+
+    def _fault(self, calls: Sequence[Call], index: int, name: str) -> NativeFault:
+        address = calls[index].address if index < len(calls) else 0
+        why = (
+            f"ran longer than {self.seconds} s of processor time"
+            if name == "SIGVTALRM"
+            else f"ended with {name}"
+        )
+        return NativeFault(name, index, f"native call {index} at {address:#x} {why}")
+
+    def _child(self, calls: Sequence[Call], writer: int, progress: mmap.mmap) -> None:
+        """Map, run, answer through the pipe, and leave without any of the parent's clean-up."""
+        # pytest and faulthandler would otherwise report the crash that we want to see ourselves.
+        for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+        try:
+            answer: object = self._run_all(calls, progress)
+        except (NativeSetupError, OverflowError, struct.error) as error:
+            answer = str(error)
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(pickle.dumps(answer))
+        os._exit(0)
+
+    def _run_all(
+        self, calls: Sequence[Call], progress: mmap.mmap
+    ) -> list[tuple[tuple[int, ...], int, tuple[int, ...], dict[int, bytes], bool]]:
+        for region in self.regions:
+            _map(region.address, region.data, _PROTECTION[region.access])
+        code, _, _ = _trampoline()
+        _map(TRAMPOLINE_BASE, code, _READ | _EXECUTE)
+        _map(FRAME_BASE, bytes(_FRAME_SIZE), _READ | _WRITE)
+        frame = (ctypes.c_char * _FRAME_SIZE).from_address(FRAME_BASE)
+        enter = ctypes.CFUNCTYPE(None)(TRAMPOLINE_BASE)
+        everything = tuple(
+            (region.address, len(region.data))
+            for region in self.regions
+            if region.access is Access.DATA
+        )
+        signal.setitimer(signal.ITIMER_VIRTUAL, self.seconds)
+        results = []
+        for index, call in enumerate(calls):
+            progress[:8] = index.to_bytes(8, "little")
+            self._prepare(call, frame)
+            enter()
+            words = struct.unpack_from("<17Q", frame.raw)
+            halves = struct.unpack_from("<32Q", frame.raw, _XMM)
+            xmm = tuple(halves[2 * n] | halves[2 * n + 1] << 64 for n in range(16))
+            reads = everything if call.reads is None else call.reads
+            memory = {address: self._peek(address, size) for address, size in reads}
+            second = frame.raw[_EXIT] == 1
+            results.append((words[:16], words[16], xmm, memory, second))
+        return results
+
+    def _prepare(self, call: Call, frame: "ctypes.Array[ctypes.c_char]") -> None:
+        for address, data in call.memory:
+            self._poke(address, data)
+        registers = list(call.registers[:16])
+        if call.entry is Entry.CALL:
+            registers[_RSP] = registers[_RSP] - 8 & _MASK64
+            self._poke(registers[_RSP], EXIT.to_bytes(8, "little"))
+        flags = (call.registers[17] if len(call.registers) > 17 else 0) & ~_FLAGS_NEVER_LOADED
+        xmm = [*call.xmm, *(0 for _ in range(16 - len(call.xmm)))]
+        # glibc needs its own FS base back in every call; the trampoline restores it.
+        struct.pack_into("<18Q", frame, 0, *registers, flags | 0x202, call.address)
+        struct.pack_into("<2Q", frame, _GS, call.gs_base, call.fs_base)
+        for number, value in enumerate(xmm):
+            struct.pack_into("<2Q", frame, _XMM + 16 * number, value & _MASK64, value >> 64)
+
+    def _region_of(self, address: int, size: int) -> Region:
+        for region in self.regions:
+            if region.address <= address and address + size <= region.address + _mapped(region):
+                return region
+        raise NativeSetupError(
+            f"{size} bytes at {address:#x} lie in no region; add a Region there or move RSP"
+        )
+
+    def _poke(self, address: int, data: bytes) -> None:
+        region = self._region_of(address, len(data))
+        if region.access is Access.DATA:
+            ctypes.memmove(address, data, len(data))
+            return
+        # Code is patched between calls, never while it can be executed.
+        start = address & -PAGE
+        length = (address + len(data) - start + PAGE - 1) & -PAGE
+        _protect(start, length, _READ | _WRITE)
+        ctypes.memmove(address, data, len(data))
+        _protect(start, length, _PROTECTION[region.access])
+
+    def _peek(self, address: int, size: int) -> bytes:
+        self._region_of(address, size)
+        return ctypes.string_at(address, size)
+
+
+_PROTECTION: Final = {
+    Access.CODE: _READ | _EXECUTE,
+    Access.DATA: _READ | _WRITE,
+    Access.CONSTANT: _READ,
+}
+
+
+def _mapped(region: Region) -> int:
+    """Return the region's size in whole pages, in bytes."""
+    return (len(region.data) + PAGE - 1) & -PAGE
+
+
+def _check_region(region: Region) -> None:
+    if region.address % PAGE or not region.data:
+        raise NativeSetupError(
+            f"region at {region.address:#x} ({len(region.data)} bytes): the address must be a "
+            f"multiple of {PAGE:#x} and the data not empty"
+        )
+    end = region.address + _mapped(region)
+    if region.address < FRAME_BASE + PAGE and end > TRAMPOLINE_BASE:
+        raise NativeSetupError(
+            f"region at {region.address:#x} overlaps the trampoline at {TRAMPOLINE_BASE:#x}"
+        )
+    if region.access is not Access.CODE:
+        return
+    ranges = region.routines
+    if ranges is None:
+        ranges = ((region.address, len(region.data)),)
+    for address, size in ranges:
+        offset = address - region.address
+        refused = refused_instructions(region.data[offset : offset + size], address)
+        if refused:
+            raise NativeRefusedError(
+                f"`{refused[0]}` at {refused[0].ip:#x} cannot run in a user process; judge this "
+                "routine in Unicorn with a supplied value, or in QEMU"
+            )
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_uint64
+    libc.mmap.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_int64),
+    )
+    libc.mprotect.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int)
+    return libc
+
+
+def _protect(address: int, size: int, protection: int) -> None:
+    if _libc().mprotect(address, size, protection):
+        raise NativeSetupError(
+            f"cannot change protection of {address:#x}: {os.strerror(ctypes.get_errno())}"
+        )
+
+
+def _map(address: int, data: bytes, protection: int) -> None:
+    """Map pages at an address that must be free, fill them, then set their protection."""
+    size = (len(data) + PAGE - 1) & -PAGE
+    flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_FIXED_NOREPLACE
+    got = _libc().mmap(address, size, _READ | _WRITE, flags, -1, 0)
+    if got != address:
+        reason = os.strerror(ctypes.get_errno()) if got == _MAP_FAILED else f"got {got:#x}"
+        raise NativeSetupError(f"cannot map {size:#x} bytes at {address:#x}: {reason}")
+    ctypes.memmove(address, data, len(data))
+    _protect(address, size, protection)
