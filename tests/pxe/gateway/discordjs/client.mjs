@@ -2,18 +2,19 @@
 // prints them as one JSON list when its standard input ends.
 import { WebSocketManager, WebSocketShardEvents } from '@discordjs/ws';
 
-const [url, counterKey] = process.argv.slice(2);
+const [httpUrl, counterKey] = process.argv.slice(2);
+const token = process.env.DISCORD_TOKEN;
 const counters = [];
 
 const manager = new WebSocketManager({
-  token: process.env.DISCORD_TOKEN,
+  token,
   intents: 1 << 0,
-  shardCount: 1,
-  fetchGatewayInformation: async () => ({
-    url,
-    shards: 1,
-    session_start_limit: { total: 1000, remaining: 1000, reset_after: 0, max_concurrency: 1 },
-  }),
+  rest: {
+    get: async (route) => {
+      const answer = await fetch(httpUrl + route, { headers: { authorization: `Bot ${token}` } });
+      return answer.json();
+    },
+  },
 });
 manager.on(WebSocketShardEvents.Dispatch, (payload) => {
   if (payload.d && counterKey in payload.d) counters.push(payload.d[counterKey]);
