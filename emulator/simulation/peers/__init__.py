@@ -1,0 +1,1 @@
+"""Peers of a node on the virtual wire: ARP, DHCP, DNS, TCP, WebSocket and the chat gateway."""

@@ -1,0 +1,89 @@
+"""Two hosts on one segment, and helpers that drive one against the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.host import Host
+from emulator.simulation.wire import Segment
+from emulator.simulation.world import World
+
+if TYPE_CHECKING:
+    from emulator.simulation.peers.tcp import Connection, TcpConfig
+
+
+@dataclass
+class Pair:
+    """A client host `node` and a server host `peer` on one switch."""
+
+    world: World
+    segment: Segment
+    node: Host
+    peer: Host
+    served: list[Connection] = field(default_factory=list)
+    received: bytearray = field(default_factory=bytearray)
+    echoed: bytearray = field(default_factory=bytearray)
+
+    def listen(self, config: TcpConfig | None = None, *, echo: bool = False, port: int = 80):
+        def accept(connection: Connection) -> None:
+            self.served.append(connection)
+
+            def take(data: bytes) -> None:
+                self.received.extend(data)
+                if echo:
+                    connection.send(data)
+
+            connection.on_data = take
+            connection.on_eof = connection.close
+
+        return self.peer.tcp.listen(port, accept, config)
+
+    def connect(self, config: TcpConfig | None = None, port: int = 80) -> Connection:
+        connection = self.node.tcp.connect(self.node.address, self.peer.address, port, config)
+        connection.on_data = self.echoed.extend
+        return connection
+
+    def open(
+        self,
+        config: TcpConfig | None = None,
+        served: TcpConfig | None = None,
+        *,
+        echo: bool = False,
+    ) -> tuple[Connection, Connection]:
+        """Return client and server connection, both ESTABLISHED."""
+        self.listen(served, echo=echo)
+        client = self.connect(config)
+        self.world.run_until(
+            lambda: (
+                client.state == "ESTABLISHED"
+                and bool(self.served)
+                and self.served[-1].state == "ESTABLISHED"
+            ),
+            within_ns=120 * NS_PER_S,
+        )
+        return client, self.served[-1]
+
+
+def make_pair(seed: int = 1, faults: str = "") -> Pair:
+    world = World(seed)
+    segment = Segment(world)
+    node = Host(segment, "node", "10.0.0.2", gateway="10.0.0.1")
+    peer = Host(segment, "peer", "10.0.0.1")
+    if faults:
+        segment.set_faults(faults)
+    return Pair(world, segment, node, peer)
+
+
+@pytest.fixture
+def pair_of():
+    """Return the maker, for tests that need several seeds or faults."""
+    return make_pair
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return make_pair()
