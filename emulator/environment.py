@@ -23,7 +23,9 @@ def _no_port(port: int, size: int) -> int:
 
 
 def _no_mmio(address: int, size: int) -> int:
-    raise EnvironmentError_(f"unexpected MMIO read at {address:#x} ({size} bytes); set on_mmio_read")
+    raise EnvironmentError_(
+        f"unexpected MMIO read at {address:#x} ({size} bytes); set on_mmio_read"
+    )
 
 
 def _no_cpuid(leaf: int, subleaf: int) -> tuple[int, int, int, int]:
@@ -55,18 +57,9 @@ class Environment:
     observer: Callable[[tuple[object, ...]], None] | None = None
     recording: bool = True
 
-    def _next(self, source: object, what: str) -> object:
-        if callable(source):
-            return source()
-        try:
-            return next(source)  # type: ignore[call-overload]  # iterators are made in __post_init__
-        except StopIteration:
-            raise EnvironmentError_(f"the test gave no further value for {what}") from None
-
     def __post_init__(self) -> None:
-        if not callable(self.tsc):
-            self.tsc = iter(self.tsc)
-        self.random = iter(self.random)
+        self._tsc = self.tsc if callable(self.tsc) else iter(self.tsc).__next__
+        self._random = iter(self.random).__next__
 
     def _note(self, event: tuple[object, ...]) -> None:
         if self.observer is not None:
@@ -80,15 +73,21 @@ class Environment:
 
     def rdtsc(self) -> int:
         """Return the time-stamp counter."""
-        value = int(self._next(self.tsc, "RDTSC")) & (1 << 64) - 1  # type: ignore[call-overload]
+        try:
+            value = self._tsc() & (1 << 64) - 1
+        except StopIteration:
+            raise EnvironmentError_("the test gave no further value for RDTSC") from None
         self._answer("rdtsc", value)
         return value
 
     def rdrand(self) -> tuple[bool, int]:
         """Return whether RDRAND succeeded, and its value."""
-        good, value = self._next(self.random, "RDRAND")  # type: ignore[misc]
-        self._answer("rdrand", (good, value))
-        return bool(good), int(value)
+        try:
+            answer = self._random()
+        except StopIteration:
+            raise EnvironmentError_("the test gave no further value for RDRAND") from None
+        self._answer("rdrand", answer)
+        return answer
 
     def cpuid(self, leaf: int, subleaf: int) -> tuple[int, int, int, int]:
         """Return EAX, EBX, ECX, EDX."""

@@ -171,7 +171,11 @@ class Machine:
         # A run across the seam of a ring and its second mapping.
         for region in self.regions:
             span = region.size * (1 + len(region.aliases))
-            if region.aliases and region.address <= address and address + size <= region.address + span:
+            if (
+                region.aliases
+                and region.address <= address
+                and address + size <= region.address + span
+            ):
                 return region, address - region.address
         raise MachineError(f"no memory at {address:#x} ({size} bytes)")
 
@@ -241,7 +245,7 @@ class Machine:
                 env.system(ix.Formatter(ix.FormatterSyntax.NASM).format(ins).split()[0])
         e.reg_write(ux.UC_X86_REG_RIP, following)
 
-    def _write_register(self, register: int, value: int) -> None:
+    def _write_register(self, register: ix.Register_, value: int) -> None:
         size = ix.RegisterExt.size(register)
         full = ix.RegisterExt.full_register(register)
         name = GPR[full - ix.Register.RAX]
@@ -332,7 +336,9 @@ class Machine:
         for address in self.special:
             self.engine.hook_add(uc.UC_HOOK_CODE, visit, None, address, address)
 
-    def call(self, name: str, registers: dict[str, int] | None = None, limit: int = 0) -> dict[str, Any]:
+    def call(
+        self, name: str, registers: dict[str, int] | None = None, limit: int = 0
+    ) -> dict[str, Any]:
         """Call a routine freely and return the registers it left."""
         address = self.image.address(name)
         leave = self.prepare_call(address, registers or {})

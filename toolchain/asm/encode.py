@@ -205,6 +205,10 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
         AsmError: No form takes these operands, or an immediate does not fit.
     """
     _check_value(ops)
+    if mnemonic == "lea" and isinstance(ops[1], Mem) and ops[1].segment is not None:
+        raise AsmError(
+            f"lea ignores the base of {ops[1].segment}", "take the address from the global's symbol"
+        )
     if not ops and (string := _string(mnemonic, bits)) is not None:
         return string
     if mnemonic == "mov" and len(ops) == 2 and isinstance(ops[0], Reg64):

@@ -1,0 +1,25 @@
+"""What runs on the node. Importing it emits nothing.
+
+`LAYERS` is the order of the layers, lowest first: a layer imports from layers before it only, and a
+test enforces that.
+
+| layer | promises |
+|---|---|
+| abi, errors, limits, layouts | names, numbers and struct shapes; no code |
+| cpu | processor set-up, faults, clock, entropy primitives |
+| memory, log | pages and windows; the log ring and the serial port |
+| pci, nic | the boot NIC as "take this frame" and "give me a frame" |
+| crypto | SHA-1 for the WebSocket accept key, the ChaCha20 DRBG |
+| net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
+| tcp | one connection per shard, all its state in the workspace |
+| tls | pass-through until the TLS issue |
+| json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
+| shard | the lifecycle of one shard |
+| node | the scheduler, the lease, diagnostics |
+| boot | from the boot ROM to `node` |
+"""
+
+LAYERS = (
+    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "pci", "nic", "crypto", "net",
+    "tcp", "tls", "json", "websocket", "gateway", "shard", "node", "boot", "image",
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""Error sites: every place that can fail has a number, declared once.
+
+`last_error = layer << 24 | site << 16 | detail`. The decoder, the log text and the documents read
+`SITES`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Layer(enum.IntEnum):
+    """The layer byte of an error."""
+
+    NONE = 0
+    CPU = 1
+    NIC = 2
+    NET = 3
+    TCP = 4
+    TLS = 5
+    WEBSOCKET = 6
+    JSON = 7
+    GATEWAY = 8
+    SHARD = 9
+    NODE = 10
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place that can fail."""
+
+    layer: Layer
+    number: int
+    name: str
+    meaning: str
+
+    @property
+    def code(self) -> int:
+        """The error with detail 0."""
+        return self.layer << 24 | self.number << 16
+
+
+SITES: dict[int, Site] = {}
+
+
+def site(layer: Layer, number: int, name: str, meaning: str) -> Site:
+    """Declare a site; numbers are unique within a layer."""
+    made = Site(layer, number, name, meaning)
+    if made.code in SITES:
+        raise ValueError(f"{layer.name} site {number} is both {SITES[made.code].name} and {name}")
+    SITES[made.code] = made
+    return made
+
+
+def describe(error: int) -> str:
+    """Return an error as text for people."""
+    if error == 0:
+        return "none"
+    found = SITES.get(error & 0xFFFF_0000)
+    if found is None:
+        return f"{error:#010x}"
+    detail = error & 0xFFFF
+    return f"{found.layer.name.lower()}.{found.name}" + (f"({detail})" if detail else "")

@@ -1,0 +1,172 @@
+"""One shard's workspace: the state pages that RBX points at, and the session outside the wipe."""
+
+from __future__ import annotations
+
+import enum
+
+from firmware.layouts.gateway import GatewayContext
+from firmware.layouts.tcp import TcpContext
+from firmware.layouts.tls import TlsContext
+from firmware.layouts.websocket import WebSocketContext
+from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
+from toolchain.layout import Struct, bytes_, enum8, enum32, flags32, nested, ptr, u8, u16, u32, u64
+
+
+class ShardState(enum.IntEnum):
+    """What the scheduler does next with a shard (seed A)."""
+
+    ASSIGNED = 0
+    STARTING = 1
+    READY = 2
+    BACKOFF = 3
+    FATAL = 4
+
+
+class Phase(enum.IntEnum):
+    """How far an attempt has come, while STARTING."""
+
+    NONE = 0
+    RESOLVE = 1
+    TCP = 2
+    TLS = 3
+    WS = 4
+    HELLO = 5
+    PERMIT = 6
+    IDENT = 7
+    REPLAY = 8
+
+
+class Hold(enum.IntEnum):
+    """Why a shard stays ASSIGNED."""
+
+    NONE = 0
+    NEW = 1
+    NO_CLOCK = 2
+    NO_LEASE = 3
+    LEASE_EXPIRED = 4
+    STOPPED = 5
+    PLAN_CHANGED = 6
+    NO_IDENT_BUDGET = 7
+    NO_NETWORK = 8
+
+
+class End(enum.IntEnum):
+    """Why the last attempt or connection ended."""
+
+    NONE = 0
+    CLOSED = 1
+    HEARTBEAT_TIMEOUT = 2
+    RECONNECT_REQUESTED = 3
+    INVALID_SESSION = 4
+    PROTOCOL = 5
+    NETWORK = 6
+    TIMEOUT = 7
+    SEND_FAILED = 8
+    TCP_FAILED = 9
+    TLS_FAILED = 10
+    LEASE_EXPIRED = 11
+    DEFECT = 12
+    CONFIG = 13
+
+
+class ShardFlag(enum.IntFlag):
+    """Bits of `ShardContext.flags`."""
+
+    SEQ_VALID = 1 << 0
+    ESTABLISHED = 1 << 1
+    LAST_CLOSE_KNOWN = 1 << 2
+    RESUMED = 1 << 3
+    NO_CLOCK_LOGGED = 1 << 4
+    ACTIVE = 1 << 5
+
+
+SEQUENCE_NONE = 0xFFFF_FFFF
+SSES_VALID = 1
+
+
+class Session(Struct):
+    """What a Resume needs; lies outside the nine items that a reset wipes (seed A)."""
+
+    SIZE = 0x200
+    valid = u32(0x00, "SSES_VALID (1) when resumable, anything else not")
+    session_id_len = u32(0x04, "bytes of session_id; 0 = none")
+    resume_host_len = u32(0x08, "bytes of resume_host; 0 = dial the base host")
+    resume_port = u16(0x0C, "TCP port of the resume host")
+    unanswered_resumes = u16(0x0E, "Resumes in a row without RESUMED; dropped at three (decision 21)")
+    session_id = bytes_(0x10, SESSION_ID_MAX, "opaque, as READY gave it, no terminator")
+    resume_host = bytes_(0x110, RESUME_HOST_MAX, "host of resume_gateway_url, no scheme, no terminator")
+
+
+class Evidence(Struct):
+    """Why the last connection failed, copied before the wipe (decision 16)."""
+
+    SIZE = 0x40
+    error = u32(0x00, "last_error at the failure: layer << 24 | site << 16 | detail")
+    tcp_state = u32(0x04, "TcpState at the failure")
+    tls_state = u32(0x08, "TlsState at the failure")
+    end = enum8(0x0C, End, "why it ended")
+    phase = enum8(0x0D, Phase, "how far the attempt had come")
+    close_code = u16(0x0E, "WebSocket close code; 0 = none")
+    sequence = u32(0x10, "last Gateway s")
+    delay_ms = u32(0x14, "delay until the next attempt; milliseconds")
+    failed_at = u64(0x18, "TSC of the failure; 0 = no failure yet")
+    connected_ms = u32(0x20, "how long the connection was READY; milliseconds")
+    http_status = u16(0x24, "status of a refused upgrade; 0 = none")
+    next_step = u8(0x26, "1 = resume, 2 = identify, 0 = none")
+
+
+class ShardContext(Struct):
+    """The head of a workspace: lifecycle fields, then one context per layer. RBX points here."""
+
+    SIZE = 0x2C00
+    # Seed A's fields (decision 12).
+    state = enum32(0x00, ShardState, "what the scheduler does next")
+    flags = flags32(0x04, ShardFlag, "see ShardFlag")
+    sequence = u32(0x08, "last Gateway s; counts only with SEQ_VALID; all ones after a wipe")
+    phase = enum8(0x0C, Phase, "progress while STARTING")
+    hold = enum8(0x0D, Hold, "why ASSIGNED")
+    profile = u8(0x0E, "0 = discord")
+    slot = u8(0x0F, "index in the slot table")
+    reconnects = u64(0x10, "backoffs entered since boot, wraps at 2**64")
+    reconnect_deadline = u64(0x18, "TSC; 0 = schedule the normal backoff now")
+    session_ptr = ptr(0x20, "Session; 0 = none")
+    # Identity and memory.
+    shard_id = u32(0x28, "global shard number")
+    shard_total = u32(0x2C, "global total")
+    tx_base = ptr(0x30, "transmit buffer, TX_BYTES long")
+    ring_base = ptr(0x38, "receive ring, RING_BYTES long, mapped twice in a row")
+    # Progress.
+    attempt_deadline = u64(0x40, "TSC when the attempt is given up; 0 = unset")
+    phase_deadline = u64(0x48, "TSC when Hello or RESUMED is overdue; 0 = unset")
+    close_deadline = u64(0x50, "TSC when a closing connection is reset; 0 = unset")
+    connected_at = u64(0x58, "TSC of READY or RESUMED; 0 = not connected")
+    disconnected_at = u64(0x60, "TSC of the failure; 0 = connected")
+    attempts = u32(0x68, "attempts since boot")
+    recovery_attempts = u32(0x6C, "attempts after the first READY (decision 17)")
+    hb_misses = u32(0x70, "heartbeats whose ACK never came; cumulative")
+    resumes = u32(0x74, "RESUMED received")
+    identifies = u32(0x78, "Identify sent")
+    last_error = u32(0x7C, "layer << 24 | site << 16 | detail; set before a state changes")
+    failure = u32(0x80, "End that a layer asks the lifecycle to act on; 0 = none")
+    failure_close = u16(0x84, "close code to send with it; 0 = none")
+    peer_close = u16(0x86, "close code that the peer sent; 0 = none")
+    failure_flags = u32(0x88, "see FailureFlag")
+    dispatches = u64(0x90, "op 0 received since boot")
+    bytes_received = u64(0x98, "payload bytes since boot")
+    evidence = nested(0xC0, Evidence, "the last failure")
+    # Layers, each wiped as a whole on reset.
+    tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")
+    tls = nested(0x800, TlsContext, "TLS workspace")
+    websocket = nested(0x880, WebSocketContext, "WebSocket workspace")
+    gateway = nested(0xC00, GatewayContext, "Discord workspace: parser, heartbeat")
+    # Outside the wipe.
+    session = nested(0x2000, Session, "what session_ptr points at when a session exists")
+
+
+class FailureFlag(enum.IntFlag):
+    """Bits of `ShardContext.failure_flags`: what the failure asks beyond a reconnect."""
+
+    RESET_SESSION = 1 << 0
+    FATAL = 1 << 1
+    WAIT = 1 << 2
+    RESHARD = 1 << 3

@@ -1,0 +1,1 @@
+"""The lifecycle of one shard: states, backoff, reset, resume (seed A)."""

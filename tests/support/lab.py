@@ -1,0 +1,107 @@
+"""A bench for routine tests: linked bytes in a machine, shard workspaces, lockstep calls."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import unicorn.x86_const as ux
+
+from emulator.effects import World
+from emulator.environment import Environment
+from emulator.lockstep import Lockstep, Result
+from emulator.machine import Machine, Region
+from firmware import limits
+from firmware.layouts.shard import ShardContext
+from toolchain.link import Linker, SectionPlan
+
+if TYPE_CHECKING:
+    from toolchain.asm import Routine
+    from toolchain.layout import Global, Struct
+    from toolchain.link import Image
+
+PLAN = (
+    SectionPlan(".text", limits.IMAGE_BASE, executable=True),
+    SectionPlan(".rodata", align=4096),
+    SectionPlan(".data", align=4096, writable=True),
+    SectionPlan(".bss", align=4096, writable=True),
+)
+
+
+def workspace(slot: int) -> tuple[Region, ...]:
+    """Return the three mapped parts of a shard's workspace."""
+    base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
+    ring = base + limits.WORKSPACE_RING
+    return (
+        Region(f"state{slot}", base + limits.WORKSPACE_STATE, limits.WORKSPACE_STATE_BYTES),
+        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES),
+        Region(f"ring{slot}", ring, limits.RING_BYTES, aliases=(ring + limits.RING_BYTES,)),
+    )
+
+
+@functools.cache
+def _linked(roots: tuple[Routine, ...]) -> Image:
+    return Linker(roots, PLAN).link()
+
+
+class Lab:
+    """Routines under test in one machine with `slots` shard workspaces.
+
+    Args:
+        routines: What to link; what they call comes along.
+        slots: Workspaces.
+        semantics: Let the Python semantics judge each instruction too.
+    """
+
+    def __init__(self, *routines: Routine, slots: int = 2, semantics: bool = False) -> None:
+        self.image = _linked(routines)
+        regions = [r for n in range(slots) for r in workspace(n)]
+        regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES))
+        self.machine = Machine(self.image, tuple(regions))
+        if "core" in self.image.symbols:
+            self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address("core"))
+        self.lockstep = Lockstep(self.machine, semantics=semantics)
+
+    def reset(self) -> None:
+        """Put the memory back as it was at the start."""
+        self.machine.reset()
+
+    def shard(self, slot: int = 0, *, wipe: bool = True) -> int:
+        """Return the address of a shard context, its state pages zeroed unless told otherwise."""
+        base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
+        address = base + limits.WORKSPACE_STATE
+        if wipe:
+            self.machine.write(address, bytes(ShardContext.SIZE))
+        shard = self.view(ShardContext, address)
+        shard.tx_base = base + limits.WORKSPACE_TX
+        shard.ring_base = base + limits.WORKSPACE_RING
+        shard.slot = slot
+        return address
+
+    def view(self, struct: type[Struct], address: int) -> Any:
+        """Return a live view of a struct in the machine's own memory."""
+        return LiveWorld(self.machine).view(struct, address)
+
+    def g(self, global_: Global[Any]) -> Any:
+        """Return a live view of a node-wide struct."""
+        return LiveWorld(self.machine).g(global_)
+
+    def call(self, routine: Routine, environment: Environment | None = None, /, **inputs: int) -> Result:
+        """Call routine and model in lockstep."""
+        return self.lockstep.call(routine, environment, **inputs)
+
+
+class LiveWorld(World):
+    """A world whose reads and stores go to the machine itself: for setting up and looking."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._live = machine
+        self._machine = machine
+        self.effects = []
+        self.ordered = ()
+
+    def read(self, address: int, size: int) -> bytes:
+        return self._live.read(address, size)
+
+    def store(self, address: int, contents: bytes, what: str, field: object = None) -> None:
+        self._live.write(address, contents)
