@@ -10,6 +10,8 @@ ARGS ?=
 WORKERS ?= 2
 SOAK_SECONDS ?= 600
 
+# The order of `test` is its meaning: cheap checks first, QEMU alone and last.
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup format lint types test test-fast test-system build run listing check bench soak sim ci clean
 

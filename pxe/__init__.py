@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""How the node is deployed: setup, QEMU nodes, boot servers, the local gateway, templates."""

@@ -112,8 +112,9 @@ def install_command(packages: list[Package], prefix: str = "") -> str:
         prefix: "sudo " when the command is for a person without root.
     """
     names = " ".join(package.name for package in packages)
-    install = f"{prefix}apt-get install -y --no-install-recommends {names}"
-    return f"{prefix}apt-get update && {install}"
+    # A fresh machine may be busy with its own updates: wait for the lock.
+    options = "-y --no-install-recommends -o DPkg::Lock::Timeout=120"
+    return f"{prefix}apt-get -q update && {prefix}apt-get -q install {options} {names}"
 
 
 def install_packages(

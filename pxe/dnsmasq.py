@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -143,6 +144,18 @@ class Dnsmasq:
     def is_serving(self) -> bool:
         """Return whether it has said that it serves."""
         return any("TFTP root is" in line for line in self.lines)
+
+    def address_of(self, mac: str) -> str:
+        """Return the address that was last granted to a node.
+
+        Raises:
+            NodeError: none was.
+        """
+        for line in reversed(self.lines):
+            found = re.search(rf"DHCPACK\(\S+\) (\S+) {re.escape(mac.lower())}", line)
+            if found is not None:
+                return found[1]
+        raise NodeError(f"dnsmasq has granted no address to {mac}")
 
     async def _read(self) -> None:
         stream = None if self._process is None else self._process.stderr

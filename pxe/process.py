@@ -237,16 +237,23 @@ class QemuProcess:
         except TimeoutError:
             raise NodeError(f"{self.name}: still running after {timeout} s") from None
 
-    async def forwarded_port(self) -> int:
-        """Return the port of 127.0.0.1 from which UDP is forwarded to the node.
+    async def forwarded_port(self, guest: str = "") -> int:
+        """Return the port of 127.0.0.1 from which UDP is forwarded to a node.
+
+        Args:
+            guest: one of `UserNet.guests`.
 
         Raises:
-            NodeError: this process has no user network with a forward.
+            NodeError: this process has no user network with such a forward.
         """
         text = await self.hmp("info usernet")
-        found = re.search(r"UDP\[HOST_FORWARD\]\s+\d+\s+\S+\s+(\d+)", text)
+        target = re.escape(guest) or r"\S+"
+        found = re.search(rf"UDP\[HOST_FORWARD\]\s+\d+\s+\S+\s+(\d+)\s+{target}\s", text)
         if found is None:
-            raise NodeError(f"{self.name}: no forwarded UDP port. Set UserNet.diagnostics_port")
+            raise NodeError(
+                f"{self.name}: no UDP port is forwarded to {guest or 'a node'}. Set "
+                "UserNet.diagnostics_port and UserNet.guests"
+            )
         return int(found[1])
 
 

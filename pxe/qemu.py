@@ -63,11 +63,13 @@ class UserNet:
         tftp: the folder that TFTP serves; None for no boot server.
         bootfile: the file DHCP names, relative to `tftp`.
         diagnostics_port: the node's UDP port, reachable on a free port of 127.0.0.1; None for none.
+        guests: the addresses behind that port, one forward each; "" is the first that DHCP grants.
     """
 
     tftp: Path | None = None
     bootfile: str | None = None
     diagnostics_port: int | None = DIAGNOSTICS_PORT
+    guests: tuple[str, ...] = ("",)
 
     def render(self, name: str) -> str:
         """Return the value of -netdev."""
@@ -78,7 +80,8 @@ class UserNet:
             parts.append(f"bootfile={self.bootfile}")
         if self.diagnostics_port is not None:
             # Host port 0: the kernel chooses a free one, and QMP tells which.
-            parts.append(f"hostfwd=udp:127.0.0.1:0-:{self.diagnostics_port}")
+            target = self.diagnostics_port
+            parts += [f"hostfwd=udp:127.0.0.1:0-{guest}:{target}" for guest in self.guests]
         return ",".join(parts)
 
 

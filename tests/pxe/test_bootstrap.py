@@ -1,5 +1,6 @@
 """Setup names what is missing, asks nothing, and does nothing when all is there."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -43,8 +44,8 @@ class TestPackages:
         out = capsys.readouterr().out
         assert "  nasm             needed because it re-assembles our listing" in out
         assert (
-            "sudo apt-get update && sudo apt-get install -y --no-install-recommends "
-            "nasm dnsmasq-base\n"
+            "sudo apt-get -q update && sudo apt-get -q install -y --no-install-recommends "
+            "-o DPkg::Lock::Timeout=120 nasm dnsmasq-base\n"
         ) in out
 
     def test_as_root_each_package_is_named_with_its_reason_before_it_is_installed(
@@ -60,7 +61,8 @@ class TestPackages:
         assert bootstrap.install_packages([ABSENT], is_root=True, has_apt=True, run_shell=run_shell)
         assert "no-such-package  needed because it tests the search" in seen[0]
         assert seen[1] == (
-            "apt-get update && apt-get install -y --no-install-recommends no-such-package"
+            "apt-get -q update && apt-get -q install -y --no-install-recommends "
+            "-o DPkg::Lock::Timeout=120 no-such-package"
         )
 
     def test_failed_apt_get_stops_with_the_command_to_run_by_hand(self) -> None:
@@ -81,6 +83,9 @@ class TestPackages:
 
 
 class TestPython:
+    def test_old_interpreter_can_parse_setup_far_enough_to_refuse(self) -> None:
+        ast.parse(Path(bootstrap.__file__).read_text(), feature_version=(3, 8))
+
     def test_new_enough_python_is_kept(self) -> None:
         assert bootstrap.choose_python((3, 11)) is None
 

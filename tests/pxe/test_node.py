@@ -201,7 +201,11 @@ class TestNetworkBoot:
 
         async def run() -> None:
             net = MulticastNet(free_udp_port())
-            async with Hub(net, UserNet(images, "nbp.bin")) as hub:
+            guests = ("10.0.2.15", "10.0.2.16")
+            async with Hub(net, UserNet(images, "nbp.bin", guests=guests)) as hub:
+                assert len({await hub.forwarded_port(guest) for guest in guests}) == 2
+                with pytest.raises(NodeError, match=r"no UDP port is forwarded to 10\.0\.2\.99"):
+                    await hub.forwarded_port("10.0.2.99")
                 await asyncio.gather(boot(net, "52:54:00:00:00:01"), boot(net, "52:54:00:00:00:02"))
                 assert hub.exit_code is None
 
@@ -223,6 +227,9 @@ class TestNetworkBoot:
                     options = NodeOptions(net=segment.taps[0], prefix=segment.prefix)
                     async with Node(options) as node:
                         await node.wait_line(HELLO, BOOT_SECONDS)
+                    assert server.address_of(options.mac).startswith("10.77.0.")
+                    with pytest.raises(NodeError, match="granted no address to 52:54:00:00:00:00"):
+                        server.address_of("52:54:00:00:00:00")
                 assert any("sent" in line and "nbp.bin" in line for line in server.lines)
 
         asyncio.run(run())
