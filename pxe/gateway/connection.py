@@ -123,12 +123,12 @@ class Connection:
 
         Args:
             target: Path and query of the request.
-            user_agent: The User-Agent header; a client without one is turned away.
+            user_agent: The User-Agent header; without one the client is turned away.
         """
         profile = self._gateway.options.profile
         query = parse_qs(urlsplit(target).query)
         compress = query.get("compress", [None])[-1]
-        if not user_agent:
+        if not user_agent and self._gateway.options.require_user_agent:
             self.close(4002, "User-Agent header is missing")
         elif query.get("v") != [profile.version]:
             self.close(4012)

@@ -42,6 +42,8 @@ class GatewayOptions:
         guild_create: Whether READY is followed by one GUILD_CREATE for each stub.
         resumed_advances: Whether RESUMED takes a sequence number of its own.
         envelope: Key order of server messages, a key of ENVELOPE_ORDERS.
+        require_user_agent: Whether an upgrade without User-Agent is closed with 4002, as
+            Spacebar's server does; not every client library sends one.
         public_url: Gateway URL for clients; None means the host that the client dialled.
         seed: Seed of session ids and load.
         load: Dispatch load, or None.
@@ -66,6 +68,7 @@ class GatewayOptions:
     guild_create: bool = True
     resumed_advances: bool = False
     envelope: str = "discord"
+    require_user_agent: bool = True
     public_url: str | None = None
     seed: int = 0
     load: LoadOptions | None = None
