@@ -107,7 +107,9 @@ def branch_table(image: Image) -> BranchTable:
         start = placed.address - section.address
         code = section.contents[start : start + placed.size]
         count = branches = 0
-        for ins in ix.Decoder(section.bits if placed.thing.bits == 64 else placed.thing.bits, code, ip=placed.address):
+        for ins in ix.Decoder(
+            section.bits if placed.thing.bits == 64 else placed.thing.bits, code, ip=placed.address
+        ):
             table.places[ins.ip] = (placed.name, ins.ip - placed.address)
             count += 1
             if ins.flow_control == ix.FlowControl.CONDITIONAL_BRANCH:

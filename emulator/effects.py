@@ -215,7 +215,9 @@ class World:
     # -- the outside ------------------------------------------------------------------------------
     def _answer(self, kind: str) -> Any:  # noqa: ANN401 - by kind
         if not self._answers:
-            raise ModelError(f"{_caller()}: the model wants {kind}, the machine asked for nothing more")
+            raise ModelError(
+                f"{_caller()}: the model wants {kind}, the machine asked for nothing more"
+            )
         got, value = self._answers.popleft()
         if got != kind:
             raise ModelError(f"{_caller()}: the model wants {kind}, the machine asked for {got}")

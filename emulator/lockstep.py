@@ -127,7 +127,9 @@ class Lockstep:
             bits = _width(i.reg)
             low = value & ((1 << bits) - 1)
             # A narrow input says nothing of the rest of its register: fill it with junk.
-            registers[i.reg.full] = registers[i.reg.full] >> bits << bits | low if bits < 64 else low
+            registers[i.reg.full] = (
+                registers[i.reg.full] >> bits << bits | low if bits < 64 else low
+            )
         return registers
 
     def _run(self, routine: Routine, registers: dict[str, int]) -> None:
@@ -206,8 +208,14 @@ class Lockstep:
             if (event is None) != (expected is None) or (
                 event is not None and expected is not None and not _same(event.key, expected[0])
             ):
-                got = "nothing more" if event is None else f"{_show(event.key)} at {self._place(event.at)}"
-                want = "nothing more" if expected is None else f"{_show(expected[0])} ({expected[1]})"
+                got = (
+                    "nothing more"
+                    if event is None
+                    else f"{_show(event.key)} at {self._place(event.at)}"
+                )
+                want = (
+                    "nothing more" if expected is None else f"{_show(expected[0])} ({expected[1]})"
+                )
                 raise Mismatch(f"{routine.name}: the machine did {got}; the model wants {want}")
         if len(machine_side) != len(model_side):
             raise Mismatch(
@@ -217,7 +225,9 @@ class Lockstep:
         if world.unanswered:
             raise Mismatch(f"{routine.name}: the model did not ask for {world.unanswered}")
 
-    def _compare_segment(self, routine: Routine, stores: list[Recorded], wanted: list[Write]) -> None:
+    def _compare_segment(
+        self, routine: Routine, stores: list[Recorded], wanted: list[Write]
+    ) -> None:
         canonical = self.machine.canonical
         final: dict[int, tuple[int, Write]] = {}
         any_value: dict[int, set[int]] = {}
@@ -232,7 +242,11 @@ class Lockstep:
             for n, value in enumerate(raw):
                 at = canonical(address + n)
                 if value not in any_value.get(at, ()):
-                    want = f"{final[at][0]:#04x} ({final[at][1].what}, {final[at][1].line})" if at in final else "no store"
+                    want = (
+                        f"{final[at][0]:#04x} ({final[at][1].what}, {final[at][1].line})"
+                        if at in final
+                        else "no store"
+                    )
                     raise Mismatch(
                         f"{routine.name}: {self._place(store.at)} stores {value:#04x} at {at:#x}"
                         f"{self._name(at)}; the model wants {want}"
@@ -282,10 +296,14 @@ class Lockstep:
         allowed = {r.full for r in c.clobbers} | {o.reg.full for o in c.outputs} | {"rsp"}
         for name in GPR:
             if name not in allowed and after[name] != before[name]:
-                raise Mismatch(f"{routine.name}: {name} changed from {before[name]:#x} to {after[name]:#x}")
+                raise Mismatch(
+                    f"{routine.name}: {name} changed from {before[name]:#x} to {after[name]:#x}"
+                )
         values = () if given is None else given if isinstance(given, tuple) else (given,)
         if len(values) != len(c.outputs):
-            raise Mismatch(f"{routine.name}: the model returns {len(values)} outputs, not {len(c.outputs)}")
+            raise Mismatch(
+                f"{routine.name}: the model returns {len(values)} outputs, not {len(c.outputs)}"
+            )
         outputs: dict[str, int] = {}
         for out, value in zip(c.outputs, values, strict=True):
             got = self._output(out.reg, after, flags)

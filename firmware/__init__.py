@@ -8,6 +8,7 @@ test enforces that.
 | abi, errors, limits, layouts | names, numbers and struct shapes; no code |
 | cpu | processor set-up, faults, clock, entropy primitives |
 | memory, log | pages and windows; the log ring and the serial port |
+| failure | notes why a shard's attempt ends, for the lifecycle to act on |
 | pci, nic | the boot NIC as "take this frame" and "give me a frame" |
 | crypto | SHA-1 for the WebSocket accept key, the ChaCha20 DRBG |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
@@ -20,6 +21,6 @@ test enforces that.
 """
 
 LAYERS = (
-    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "pci", "nic", "crypto", "net",
+    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "nic", "crypto", "net",
     "tcp", "tls", "json", "websocket", "gateway", "shard", "node", "boot", "image",
 )  # fmt: skip

@@ -92,9 +92,13 @@ class Session(Struct):
     session_id_len = u32(0x04, "bytes of session_id; 0 = none")
     resume_host_len = u32(0x08, "bytes of resume_host; 0 = dial the base host")
     resume_port = u16(0x0C, "TCP port of the resume host")
-    unanswered_resumes = u16(0x0E, "Resumes in a row without RESUMED; dropped at three (decision 21)")
+    unanswered_resumes = u16(
+        0x0E, "Resumes in a row without RESUMED; dropped at three (decision 21)"
+    )
     session_id = bytes_(0x10, SESSION_ID_MAX, "opaque, as READY gave it, no terminator")
-    resume_host = bytes_(0x110, RESUME_HOST_MAX, "host of resume_gateway_url, no scheme, no terminator")
+    resume_host = bytes_(
+        0x110, RESUME_HOST_MAX, "host of resume_gateway_url, no scheme, no terminator"
+    )
 
 
 class Evidence(Struct):

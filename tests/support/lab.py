@@ -86,7 +86,9 @@ class Lab:
         """Return a live view of a node-wide struct."""
         return LiveWorld(self.machine).g(global_)
 
-    def call(self, routine: Routine, environment: Environment | None = None, /, **inputs: int) -> Result:
+    def call(
+        self, routine: Routine, environment: Environment | None = None, /, **inputs: int
+    ) -> Result:
         """Call routine and model in lockstep."""
         return self.lockstep.call(routine, environment, **inputs)
 

@@ -5,7 +5,27 @@ Read `toolchain/docs/dsl.md` first. The names a generator needs are re-exported 
 
 from toolchain.asm import registers
 from toolchain.asm.assembler import Asm, Label, Offset
-from toolchain.asm.conditions import AE, BE, GE, LE, NB, NC, NO, NS, NZ, A, B, C, E, G, L, NE, O, S, Z
+from toolchain.asm.conditions import (
+    AE,
+    BE,
+    GE,
+    LE,
+    NB,
+    NC,
+    NO,
+    NS,
+    NZ,
+    A,
+    B,
+    C,
+    E,
+    G,
+    L,
+    NE,
+    O,
+    S,
+    Z,
+)
 from toolchain.asm.errors import AsmError
 from toolchain.asm.operands import (
     Mem,

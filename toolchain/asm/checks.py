@@ -230,7 +230,9 @@ def _check_footprint(flow: _Flow) -> None:
     for line, e in zip(flow.lines, flow.effects, strict=True):
         for verb, operands, listed in (("reads", e.loads, c.reads), ("writes", e.stores, c.writes)):
             for op in operands:
-                if op.ref is STACK or (verb == "reads" and op in e.stores and _listed(op.ref, c.writes)):
+                if op.ref is STACK or (
+                    verb == "reads" and op in e.stores and _listed(op.ref, c.writes)
+                ):
                     continue  # a read-modify-write is listed once, as a write
                 if not _listed(op.ref, listed):
                     raise flow.error(

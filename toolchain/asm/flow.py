@@ -74,7 +74,9 @@ def _full(register: ix.Register_) -> str:
     return _REG_NAMES.get(ix.RegisterExt.full_register(register), "")
 
 
-_REG_NAMES = {getattr(ix.Register, n.upper()): n for n in (*GPR_NAMES, *(f"xmm{i}" for i in range(16)))}
+_REG_NAMES = {
+    getattr(ix.Register, n.upper()): n for n in (*GPR_NAMES, *(f"xmm{i}" for i in range(16)))
+}
 for _i in range(16):
     _REG_NAMES[getattr(ix.Register, f"ZMM{_i}")] = f"xmm{_i}"
 

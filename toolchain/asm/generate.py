@@ -62,12 +62,16 @@ def _usable(info: ix.OpCodeInfo, features: set[str]) -> bool:
 def collect() -> dict[str, list[tuple[str, tuple[str, ...], int]]]:
     """Return mnemonic -> forms, each iced's code name, our operand kinds and the memory size."""
     kind_names = {
-        getattr(ix.OpCodeOperandKind, n): n for n in dir(ix.OpCodeOperandKind) if n[0] != "_" and n.isupper()
+        getattr(ix.OpCodeOperandKind, n): n
+        for n in dir(ix.OpCodeOperandKind)
+        if n[0] != "_" and n.isupper()
     }
     feature_names = {
         getattr(ix.CpuidFeature, n): n for n in dir(ix.CpuidFeature) if n[0] != "_" and n.isupper()
     }
-    mnemonics = {getattr(ix.Mnemonic, n): n.lower() for n in dir(ix.Mnemonic) if n[0] != "_" and n.isupper()}
+    mnemonics = {
+        getattr(ix.Mnemonic, n): n.lower() for n in dir(ix.Mnemonic) if n[0] != "_" and n.isupper()
+    }
     forms: dict[str, list[tuple[str, tuple[str, ...], int]]] = defaultdict(list)
     for name in sorted(n for n in dir(ix.Code) if n[0] != "_" and n.isupper()):
         code = getattr(ix.Code, name)
@@ -190,8 +194,18 @@ def render() -> str:
         out.append(f'    "{mnemonic}": (')
         out += [f'        ("{n}", {k!r}, {s}),' for n, k, s in rows]
         out.append("    ),")
-    out += ["}", "", "", "class Instructions:", '    """The instruction methods; `Asm` supplies `emit`."""', ""]
-    out += ["    def emit(self, mnemonic: str, *ops: Any) -> None:", '        """Append one instruction."""']
+    out += [
+        "}",
+        "",
+        "",
+        "class Instructions:",
+        '    """The instruction methods; `Asm` supplies `emit`."""',
+        "",
+    ]
+    out += [
+        "    def emit(self, mnemonic: str, *ops: Any) -> None:",
+        '        """Append one instruction."""',
+    ]
     out += ["        raise NotImplementedError(mnemonic)", ""]
     for mnemonic, rows in forms.items():
         out += _method(mnemonic, rows)

@@ -168,10 +168,22 @@ SF = Flag("sf", ix.Register.NONE, "sf")
 OF = Flag("of", ix.Register.NONE, "of")
 DF = Flag("df", ix.Register.NONE, "df")
 
-LOW8: dict[str, Reg8] = {r.full: r for r in (AL, CL, DL, BL, SPL, BPL, SIL, DIL, R8B, R9B, R10B, R11B, R12B, R13B, R14B, R15B)}
-LOW16: dict[str, Reg16] = {r.full: r for r in (AX, CX, DX, BX, SP, BP, SI, DI, R8W, R9W, R10W, R11W, R12W, R13W, R14W, R15W)}
-LOW32: dict[str, Reg32] = {r.full: r for r in (EAX, ECX, EDX, EBX, ESP, EBP, ESI, EDI, R8D, R9D, R10D, R11D, R12D, R13D, R14D, R15D)}
-WHOLE: dict[str, Reg64] = {r.full: r for r in (RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15)}
+LOW8: dict[str, Reg8] = {
+    r.full: r
+    for r in (AL, CL, DL, BL, SPL, BPL, SIL, DIL, R8B, R9B, R10B, R11B, R12B, R13B, R14B, R15B)
+}
+LOW16: dict[str, Reg16] = {
+    r.full: r
+    for r in (AX, CX, DX, BX, SP, BP, SI, DI, R8W, R9W, R10W, R11W, R12W, R13W, R14W, R15W)
+}
+LOW32: dict[str, Reg32] = {
+    r.full: r
+    for r in (EAX, ECX, EDX, EBX, ESP, EBP, ESI, EDI, R8D, R9D, R10D, R11D, R12D, R13D, R14D, R15D)
+}
+WHOLE: dict[str, Reg64] = {
+    r.full: r
+    for r in (RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15)
+}
 
 
 def low8(reg: Reg) -> Reg8:

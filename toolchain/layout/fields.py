@@ -117,9 +117,7 @@ class Span:
         self._placed, self._field, self.stride = placed, field, stride
         self.size = field.size
 
-    def _at(
-        self, cls: type[Mem[Any]], offset: int, index: Reg | None, scale: int
-    ) -> Any:  # noqa: ANN401 - the methods below narrow it
+    def _at(self, cls: type[Mem[Any]], offset: int, index: Reg | None, scale: int) -> Any:  # noqa: ANN401 - the methods below narrow it
         placed = self._placed
         return address(
             cls,

@@ -56,9 +56,7 @@ class Struct:
         self.index, self.scale, self.segment = index, scale, segment
 
     @classmethod
-    def at(
-        cls, base: Reg, disp: int = 0, *, index: Reg | None = None, scale: int = 1
-    ) -> Self:
+    def at(cls, base: Reg, disp: int = 0, *, index: Reg | None = None, scale: int = 1) -> Self:
         """Place the struct at `[base + index * scale + disp]`."""
         return cls(base, disp, index=index, scale=scale)
 

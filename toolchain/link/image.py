@@ -45,7 +45,9 @@ class Image:
 
     sections: list[Section]
     symbols: dict[str, Placed]
-    lines: list[tuple[int, str, int, str]] = field(default_factory=list)  # address, file, line, routine
+    lines: list[tuple[int, str, int, str]] = field(
+        default_factory=list
+    )  # address, file, line, routine
     stack: dict[str, int] = field(default_factory=dict)
     entry: int = 0
 

@@ -93,7 +93,9 @@ class Linker:
                 self._fill(part, section, contents[part.section])
         for s in sections:
             s.contents = bytes(contents[s.name])
-        image = Image(sections, self._placed(order, sections), entry=self._parts[self.roots[0].name].address)
+        image = Image(
+            sections, self._placed(order, sections), entry=self._parts[self.roots[0].name].address
+        )
         self._lines(order, image)
         image.stack = self._stack(order)
         return image
@@ -122,7 +124,9 @@ class Linker:
         if isinstance(thing, Table):
             fixups = [Fixup(8 * n, 8, r) for n, r in enumerate(thing.entries())]
             if 8 * len(fixups) != thing.size:
-                raise LinkError(f"table {thing.name} has {len(fixups)} entries, declared {thing.size // 8}")
+                raise LinkError(
+                    f"table {thing.name} has {len(fixups)} entries, declared {thing.size // 8}"
+                )
             return _Part(thing, thing.section, Unit(bytes(thing.size), fixups), thing.size, 8)
         if isinstance(thing, Data):
             contents = self.overrides.get(thing.name, thing.init)
@@ -149,7 +153,9 @@ class Linker:
         known = {p.name for p in self.plan}
         for part in order:
             if part.section not in known:
-                raise LinkError(f"{part.thing.name} wants section {part.section}, which the plan lacks")
+                raise LinkError(
+                    f"{part.thing.name} wants section {part.section}, which the plan lacks"
+                )
         sections, here = [], 0
         for plan in self.plan:
             here = plan.address if plan.address is not None else -(-here // plan.align) * plan.align
@@ -196,7 +202,9 @@ class Linker:
         return self._parts[symbol.name].address
 
     def _placed(self, order: Iterable[_Part], sections: list[Section]) -> dict[str, Placed]:
-        found = {p.thing.name: Placed(p.thing.name, p.address, p.size, p.thing, p.section) for p in order}
+        found = {
+            p.thing.name: Placed(p.thing.name, p.address, p.size, p.thing, p.section) for p in order
+        }
         for name, address in self._symbols.items():
             found[name] = Placed(name, address, 0, LinkerSymbol(name), "")
         return found
@@ -205,7 +213,9 @@ class Linker:
         for part in order:
             if isinstance(part.thing, Routine):
                 for offset, line in zip(part.unit.offsets, part.thing.lines(), strict=True):
-                    image.lines.append((part.address + offset, line.file, line.lineno, part.thing.name))
+                    image.lines.append(
+                        (part.address + offset, line.file, line.lineno, part.thing.name)
+                    )
         image.lines.sort()
 
     # -- stack ------------------------------------------------------------------------------------
