@@ -152,7 +152,7 @@ class Connection(ConnectionCore):
                 closed_window = receiver.window == 0 and start == receiver.next
                 if closed_window and segment.flags & ACK:
                     self._take_ack(segment)
-                self._send_ack()
+                self._answer_bad(segment)
                 if self.state is State.TIME_WAIT:
                     self._time_wait.set_after(self.config.time_wait_ns)
             return
@@ -161,10 +161,10 @@ class Connection(ConnectionCore):
             if start == receiver.next:
                 self._end("closed" if self.state is State.TIME_WAIT else "reset")
             else:
-                self._challenge()
+                self._challenge(segment)
             return
         if segment.flags & SYN:
-            self._challenge()
+            self._challenge(segment)
             return
         if not segment.flags & ACK or not self._take_ack(segment):
             return
@@ -190,7 +190,7 @@ class Connection(ConnectionCore):
             sender.window = segment.window << self._peer_scale
             self._established()
         if ack > sender.next or ack < sender.una - sender.max_window:
-            self._challenge()
+            self._challenge(segment)
             return False
         news = False
         if self.sacks and segment.options:

@@ -68,6 +68,7 @@ class ConnectionCore:
         self._window_seq, self._window_ack = 0, 0
         self._tries = 0
         self._probes = 0
+        self._bad_answer_ns = -config.bad_ack_every_ns
         events = stack.world.events
         self._retransmit = Alarm(events, self._on_retransmit)
         self._delayed_ack = Alarm(events, self._send_ack)
@@ -150,8 +151,21 @@ class ConnectionCore:
         if self.state is not State.CLOSED:
             self._emit(self._segment(self.sender.next, ACK, b"", self._sack_option()))
 
-    def _challenge(self) -> None:
+    def _challenge(self, segment: Tcp) -> None:
         self.stats.challenge_acks += 1
+        self._answer_bad(segment)
+
+    def _answer_bad(self, segment: Tcp) -> None:
+        """Acknowledge an unacceptable segment; without data, not too often.
+
+        Two sides that disagree about the numbers would otherwise answer each other for ever
+        (RFC 5961 section 7).
+        """
+        now_ns = self.stack.world.now_ns
+        if not segment.payload and now_ns < self._bad_answer_ns + self.config.bad_ack_every_ns:
+            return
+        if not segment.payload:
+            self._bad_answer_ns = now_ns
         self._send_ack()
 
     def _sack_option(self) -> bytes:

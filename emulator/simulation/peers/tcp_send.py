@@ -63,6 +63,7 @@ class Sender:
         self._rttvar_ns = 0
         self._base_rto_ns = config.rto_initial_ns
         self._timed: tuple[int, int] | None = None
+        self._syn_repeated = False
 
     def start(self, mss: int) -> None:
         """Set segment size and initial congestion window, once the handshake is known."""
@@ -146,9 +147,9 @@ class Sender:
         self._timed = None
 
     def syn_lost(self) -> None:
-        """A SYN or SYN-ACK had to be repeated; RFC 6298 rule 5.7."""
+        """Note that a SYN or SYN-ACK had to be repeated."""
         self.backoff += 1
-        self._base_rto_ns = max(self._base_rto_ns, AFTER_SYN_LOSS_NS)
+        self._syn_repeated = True
         self._timed = None
 
     def time_syn(self, now_ns: int) -> None:
@@ -160,8 +161,10 @@ class Sender:
         advanced = ack - self.una
         self.una = ack
         self.backoff = 0
-        # The handshake alone does not say that data gets through in less than three seconds,
-        # but a round trip without repetition does.
+        if self._syn_repeated:
+            # RFC 6298 rule 5.7, until a round trip without repetition says better.
+            self._base_rto_ns = max(self._base_rto_ns, AFTER_SYN_LOSS_NS)
+            self._syn_repeated = False
         if self._timed is not None and ack >= self._timed[0]:
             self._sample(now_ns - self._timed[1])
             self._timed = None

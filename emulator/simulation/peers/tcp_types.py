@@ -59,6 +59,7 @@ class TcpConfig:
         initial_segments: initial congestion window in segments (RFC 6928).
         segment_size: cut our own data smaller than the MSS allows; 0 does not.
         syn_options: option bytes of our SYN or SYN-ACK as they are, for malformed ones.
+        bad_ack_every_ns: shortest time between answers to unacceptable segments without data.
     """
 
     mss: int | None = 1460
@@ -77,6 +78,7 @@ class TcpConfig:
     initial_segments: int = 10
     segment_size: int = 0
     syn_options: bytes | None = None
+    bad_ack_every_ns: int = 500 * NS_PER_MS
 
 
 @dataclass(slots=True)
