@@ -274,6 +274,9 @@ class Gateway(Controls):
 
     def _start_session(self, connection: Connection, shard: int, intents: int) -> None:
         options = self.options
+        if self._load is not None and not self.roster.all():
+            # Nobody was there for what was due until now.
+            self._load.due(self.clock.now_ms(), [])
         session = self.roster.create(shard, intents)
         self.roster.attach(session, connection)
         guilds = [
