@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import struct
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -305,7 +306,10 @@ class NativeProgram:
         """
         progress = mmap.mmap(-1, PAGE)
         reader, writer = os.pipe()
-        child = os.fork()
+        with warnings.catch_warnings():
+            # The child maps, runs and leaves; it never touches a lock of another thread.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if child == 0:
             os.close(reader)
             self._child(calls, writer, progress)

@@ -6,6 +6,7 @@ memory writes. Nothing here is taken from Unicorn or QEMU, because it exists to 
 
 from emulator.semantics.check import Difference, check_step
 from emulator.semantics.compiler import compile_instruction, mnemonics, source_text, supports
+from emulator.semantics.defects import UNICORN_DEFECTS, unicorn_defect
 from emulator.semantics.step import (
     NOTHING,
     REGISTER_COUNT,
@@ -24,6 +25,7 @@ __all__ = [
     "NOTHING",
     "REGISTER_COUNT",
     "REGISTER_NAMES",
+    "UNICORN_DEFECTS",
     "Difference",
     "MemoryReader",
     "Outside",
@@ -38,4 +40,5 @@ __all__ = [
     "mnemonics",
     "source_text",
     "supports",
+    "unicorn_defect",
 ]

@@ -83,7 +83,7 @@ class Builder:
         undefined: Text for the mask of undefined flags.
         undefined_registers: Text for the undefined registers.
         next_rip: Text for the next RIP.
-        once: Whether a repeated string instruction does one iteration only.
+        once: Whether a repeated string instruction does one visit only.
     """
 
     def __init__(self, instruction: Instruction, *, once: bool = False) -> None:

@@ -114,8 +114,9 @@ def compile_instruction(ins: Instruction, *, once: bool = False) -> StepFunction
 
     Args:
         ins: The decoded instruction; its `ip` and length must be those of the running code.
-        once: Translate one iteration of a repeated string instruction (RIP stays while more are
-            due) instead of the whole.
+        once: Translate one visit of a repeated string instruction instead of the whole: with
+            RCX = 0 it moves on, otherwise it does one iteration and stays, unless REPE or REPNE
+            end it. This is what Unicorn's code hook shows.
 
     Returns:
         `step(registers, read, outside=NOTHING)`. `registers` is any sequence of 18 integers,

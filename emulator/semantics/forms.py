@@ -5,7 +5,7 @@ all its forms and sizes without another line here.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,8 @@ CODE_BASE: Final = 0x6000_0000
 CODE_ADDRESS: Final = CODE_BASE + 0x800
 DATA_BASE: Final = 0x7000_0000
 DATA_SIZE: Final = 0x4000
+FS_BASE: Final = 0x40
+GS_BASE: Final = 0x80
 TAKEN_DISTANCE: Final = 0x40  # from the instruction to the landing pad of a taken branch
 
 _POINTER = DATA_BASE + 0x2000
@@ -136,7 +138,7 @@ def supported_codes() -> list[int]:
     """Return the iced-x86 codes of 64-bit mode whose mnemonic has semantics."""
     codes = []
     for name, code in sorted(vars(Code).items()):
-        if not name.isupper() or not isinstance(code, int):
+        if not name.isupper() or not isinstance(code, int) or name.startswith("VEX_KNC"):
             continue
         info = OpCodeInfo(Code_(code))
         usable = info.is_instruction and info.mode64 and info.intel_decoder64
@@ -146,9 +148,16 @@ def supported_codes() -> list[int]:
     return codes
 
 
+def _segment(ins: Instruction, rng: random.Random) -> None:
+    """Give one operand in four a segment with a base."""
+    if rng.randrange(4) == 0:
+        ins.segment_prefix = rng.choice((Register.FS, Register.GS))
+
+
 def _memory_operand(ins: Instruction, rng: random.Random) -> None:
     """Choose base, index, scale and displacement; some relative to RIP, some with 32 bits."""
     align = -_ALIGNMENT.get(ins.code, 1)
+    _segment(ins, rng)
     style = rng.randrange(8)
     if style == 0:
         ins.memory_base = Register.RIP
@@ -197,6 +206,8 @@ def _operand(
         ins.near_branch64 = CODE_ADDRESS + TAKEN_DISTANCE
     elif kind in _STRINGS:
         ins.set_op_kind(index, _STRINGS[kind])
+        if kind == OpCodeOperandKind.SEG_RSI:
+            _segment(ins, rng)
     elif kind == OpCodeOperandKind.MEM_OFFS:
         ins.set_op_kind(index, OpKind.MEMORY)
         ins.memory_displacement, ins.memory_displ_size = _POINTER, 8
@@ -226,7 +237,25 @@ def _build(code: int, rng: random.Random, *, memory: bool, lock: bool, repeat: s
         return None  # for example AH beside a REX prefix
     data = encoder.take_buffer()
     decoded = Decoder(64, data, ip=CODE_ADDRESS).decode()
-    return Form(code, data, decoded) if supports(decoded) else None
+    usable = supports(decoded) and not _escapes(decoded)
+    return Form(code, data, decoded) if usable else None
+
+
+def _escapes(ins: Instruction) -> bool:
+    """Tell whether no state can keep the form inside its regions.
+
+    A bit offset that is also a pointer reaches far away, and so does a stack at a branch target.
+    """
+    if ins.op_count == 0 or ins.op_kind(ins.op_count - 1) != OpKind.REGISTER:
+        return False
+    register = ins.op_register(ins.op_count - 1)
+    if ins.code in _INDIRECT:
+        return register == Register.RSP
+    if ins.mnemonic not in _BIT_TESTS or ins.op_kind(0) != OpKind.MEMORY:
+        return False
+    number = GENERAL[register][0]
+    pointers = [GENERAL[r][0] for r in (ins.memory_base, ins.memory_index) if r in GENERAL]
+    return number == _RSP or number in pointers
 
 
 def variants(code: int) -> Iterator[tuple[bool, bool, str]]:
@@ -247,9 +276,19 @@ def variants(code: int) -> Iterator[tuple[bool, bool, str]]:
             yield True, True, ""
 
 
-def instruction_forms(rng: random.Random, per_variant: int = 1) -> Iterator[Form]:
-    """Yield encoded forms of every supported instruction, operand size and addressing kind."""
+def instruction_forms(
+    rng: random.Random, per_variant: int = 1, mnemonics: Collection[int] | None = None
+) -> Iterator[Form]:
+    """Yield encoded forms of every supported instruction, operand size and addressing kind.
+
+    Args:
+        rng: Chooses registers, immediates and addresses.
+        per_variant: How many for each code, register or memory, prefix.
+        mnemonics: Only these; None = all.
+    """
     for code in supported_codes():
+        if mnemonics is not None and OpCodeInfo(Code_(code)).mnemonic not in mnemonics:
+            continue
         for memory, lock, repeat in variants(code):
             found = tries = 0
             while found < per_variant and tries < 64:

@@ -1,8 +1,8 @@
 """String instructions with 64-bit addresses, with and without a repeat prefix.
 
 SDM Vol. 2, MOVS, STOS, LODS, CMPS, SCAS, and REP/REPE/REPNE. A repeated instruction is translated
-as a whole, or as one iteration that leaves RIP in place while more are due: an emulator that
-reports each iteration needs the second.
+as a whole, or as one visit: a visit with RCX = 0 moves on, any other does one iteration and leaves
+RIP in place unless the condition of REPE or REPNE ended it. Unicorn's code hook reports visits.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def _string(
     b.let("d", f"-{size} if f & 0x400 else {size}")
     b.let("si, di, w, m", "r[6], r[7], [], {}")
     b.let("c", "r[1]" if repeated else "1")
-    b.let("go", "c")
+    b.let("go, ended", "c, not c")
     overlap = element is _move and repeated and not b.once
     b.let("o", f"abs({_source(b)} - di) < (c + 1) * {size}" if overlap else "False")
     with b.block("while go"):
@@ -81,13 +81,14 @@ def _string(
             b.line(_ADVANCE[pointer])
         b.line("c -= 1")
         stop = ("not v" if ins.has_repne_prefix else "v") if compares and repeated else "False"
-        b.let("go", f"0 if {stop} else c")
+        b.let("ended", stop)
+        b.let("go", "0 if ended else c")
         if b.once:
             b.line("break")
     if repeated:
         b.line("n[1] = c")
         if b.once:
-            b.next_rip = "IP if go else NEXT"
+            b.next_rip = "NEXT if ended else IP"
     for pointer in pointers:
         b.line("n[6] = si" if pointer == _SOURCE else "n[7] = di")
     b.write_list = "w"
