@@ -23,6 +23,8 @@ from toolchain.asm.flow import (
     routine_reads,
 )
 
+from toolchain.asm.registers import Convention
+
 if TYPE_CHECKING:
     from toolchain.asm.routine import Contract, Routine
 
@@ -193,7 +195,7 @@ def _check_clobbers(flow: _Flow) -> None:
             )
         written |= e.sets | e.clobbers
     extra = sum(bit_of(r.full) for r in c.clobbers) & ~written
-    if extra:
+    if extra and not isinstance(c.clobbers, Convention):
         raise flow.error(
             None, f"lists {names(extra)} as clobbered but never writes it", "remove it"
         )

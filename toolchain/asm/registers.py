@@ -57,6 +57,13 @@ class Flag(Reg):
     """One bit of RFLAGS as an output of a contract; no operand."""
 
 
+class Convention(tuple[Reg, ...]):
+    """Clobbers by calling convention: all of these may change, whether or not they do today.
+
+    For routines that call across layers, so that a callee's change stays within its layer.
+    """
+
+
 def _make(cls: type[R], name: str, full: str) -> R:
     return cls(name, getattr(ix.Register, name.upper()), full)
 
@@ -308,6 +315,7 @@ __all__ = [
     "SF",
     "OF",
     "DF",
+    "Convention",
     "CtrlReg",
     "Flag",
     "Reg",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolchain.asm.assembler import Asm, Line
 from toolchain.asm.checks import check
 from toolchain.asm.errors import AsmError
-from toolchain.asm.registers import Flag, Reg, Reg64
+from toolchain.asm.registers import Convention, Flag, Reg, Reg64
 from toolchain.layout.struct import Struct
 
 if TYPE_CHECKING:
@@ -150,8 +150,12 @@ def routine(
                 routine=body.__name__,
                 where=where,
             )
+        listed = tuple(clobbers)
+        if isinstance(clobbers, Convention):
+            results = {o.reg.full for o in outputs}
+            listed = Convention(r for r in clobbers if r.full not in results)
         flags = [o.reg for o in outputs if isinstance(o.reg, Flag)]
-        overlap = {r.full for r in clobbers} & {o.reg.full for o in outputs if o.reg not in flags}
+        overlap = {r.full for r in listed} & {o.reg.full for o in outputs if o.reg not in flags}
         if overlap:
             raise AsmError(
                 f"{', '.join(sorted(overlap))} is an output and a clobber",
@@ -162,7 +166,7 @@ def routine(
         contract = Contract(
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            clobbers=tuple(clobbers),
+            clobbers=listed,
             reads=tuple(reads),
             writes=tuple(writes),
             calls=tuple(calls),
