@@ -126,8 +126,12 @@ def _memory(line: Line, info: ix.InstructionInfo) -> tuple[tuple[Any, ...], tupl
     return tuple(loads), tuple(stores)
 
 
+# What a call pushes, its return pops; a return belongs to the caller's frame.
+_BALANCED = ("call", "ret", "iretq", "iretd", "iret", "retf")
+
+
 def _stack_move(line: Line, ins: ix.Instruction) -> int:
-    if ins.is_stack_instruction and line.mnemonic not in ("ret", "iretq", "iretd", "iret", "retf"):
+    if ins.is_stack_instruction and line.mnemonic not in _BALANCED:
         return int(ins.stack_pointer_increment)
     if line.mnemonic in ("add", "sub", "lea") and getattr(line.ops[0], "full", "") == "rsp":
         if line.mnemonic == "lea" and getattr(line.ops[1].base, "full", "") == "rsp":
