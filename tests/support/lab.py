@@ -12,6 +12,8 @@ from emulator.environment import Environment
 from emulator.lockstep import Lockstep, Result
 from emulator.machine import Machine, Region
 from firmware import limits
+from firmware.layouts import node
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
 from toolchain.link import Linker, SectionPlan
 
@@ -41,7 +43,7 @@ def workspace(slot: int) -> tuple[Region, ...]:
 
 @functools.cache
 def _linked(roots: tuple[Routine, ...]) -> Image:
-    return Linker(roots, PLAN).link()
+    return Linker(roots, PLAN, keep=(CORE, CLOCK, LEASE, NETWORK, node.PLAN)).link()
 
 
 class Lab:
@@ -58,8 +60,7 @@ class Lab:
         regions = [r for n in range(slots) for r in workspace(n)]
         regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES))
         self.machine = Machine(self.image, tuple(regions))
-        if "core" in self.image.symbols:
-            self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address("core"))
+        self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address(CORE))
         self.lockstep = Lockstep(self.machine, semantics=semantics)
 
     def reset(self) -> None:

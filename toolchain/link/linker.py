@@ -68,11 +68,13 @@ class Linker:
         roots: Routines that are entered from outside, first in the image.
         plan: Sections in order.
         overrides: Contents for data by symbol (the configuration blob), of the declared size.
+        keep: Data placed even when no operand names it (what GS points at).
     """
 
     roots: Sequence[Routine]
     plan: Sequence[SectionPlan]
     overrides: dict[str, bytes] = field(default_factory=dict)
+    keep: Sequence[Data] = ()
     _parts: dict[str, _Part] = field(default_factory=dict)
     _symbols: dict[str, int] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class Linker:
             LinkError: Duplicate names, recursion, an unknown section, a value out of range.
         """
         order: list[_Part] = []
-        for root in self.roots:
+        for root in (*self.roots, *self.keep):
             self._collect(root, order)
         sections = self._place(order)
         contents = {s.name: bytearray(s.contents) for s in sections}

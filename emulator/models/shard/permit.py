@@ -1,0 +1,31 @@
+"""The Identify gate."""
+
+from emulator.effects import World, model
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
+from firmware.layouts.shard import ShardContext
+
+
+@model
+def permit_take(w: World, shard: int) -> int:
+    """A key is free when nobody owns it and its spacing has passed."""
+    context, permits = w.view(ShardContext, shard), w.g(PERMITS)
+    permit = permits.keys[context.shard_id % permits.max_concurrency]
+    me = context.slot + 1
+    if permit.owner == me:
+        return 0
+    if permit.owner or w.g(CORE).now < permit.busy_until:
+        return 1
+    permit.owner = me
+    return 0
+
+
+@model
+def permit_release(w: World, shard: int) -> None:
+    """The key stays busy until 5 s after the Identify was sent or the attempt ended."""
+    context, permits = w.view(ShardContext, shard), w.g(PERMITS)
+    permit = permits.keys[context.shard_id % permits.max_concurrency]
+    if permit.owner != context.slot + 1:
+        return
+    permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * IDENTIFY_SPACING_MS
+    permit.owner = 0

@@ -1,0 +1,27 @@
+"""The Identify gate: one permit per key, busy for five seconds after its use (decision 20)."""
+
+from __future__ import annotations
+
+from toolchain.layout import Global, Struct, array, u32, u64
+
+PERMITS_MAX = 16
+IDENTIFY_SPACING_MS = 5000
+
+
+class Permit(Struct):
+    """The right to send an Identify for one value of `shard_id % max_concurrency`."""
+
+    SIZE = 0x10
+    busy_until = u64(0x00, "TSC before which nobody may take it")
+    owner = u32(0x08, "slot + 1 of the shard that holds it; 0 = free")
+
+
+class Permits(Struct):
+    """All keys of the node."""
+
+    SIZE = 0x110
+    max_concurrency = u32(0x00, "keys in use, 1..PERMITS_MAX; from the configuration")
+    keys = array(0x10, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
+
+
+PERMITS = Global("permits", Permits, "the Identify gate")

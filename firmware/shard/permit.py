@@ -1,0 +1,100 @@
+"""The Identify gate: a shard takes its key's permit before it dials (decision 20)."""
+
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS, Permit, Permits
+from firmware.layouts.shard import ShardContext
+from toolchain.asm import (
+    CF,
+    EAX,
+    ECX,
+    EDX,
+    NE,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    routine,
+)
+
+
+def _find_key(a: Asm, shard: ShardContext) -> Permit:
+    """RSI := the shard's permit, ECX := its owner mark (slot + 1). Clobbers RAX, RDX."""
+    a.mov(EAX, shard.shard_id)
+    a.xor(EDX, EDX)
+    a.div(PERMITS.it.max_concurrency)
+    a.shl(EDX, 4)  # a permit is 16 bytes
+    a.lea(RSI, PERMITS.it.keys.address)
+    a.add(RSI, RDX)
+    a.movzx(ECX, shard.slot)
+    a.inc(ECX)
+    return Permit.at(RSI)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard that wants to identify")],
+    outputs=[Out(CF, "1 = not now")],
+    clobbers=[RAX, RCX, RDX, RSI],
+    reads=[
+        ShardContext.shard_id,
+        ShardContext.slot,
+        Permits.max_concurrency,
+        Permit.owner,
+        Permit.busy_until,
+        CoreState.now,
+    ],
+    writes=[Permit.owner],
+    source="firmware/docs/lifecycle.md#permits",
+)
+def permit_take(a: Asm, shard: ShardContext) -> None:
+    """Take the permit of the shard's key, or say that it is busy."""
+    permit = _find_key(a, shard)
+    mine, busy = a.label("mine"), a.label("busy")
+
+    a.mov(EAX, permit.owner)
+    a.cmp(EAX, ECX)
+    a.j(E, mine)
+    a.test(EAX, EAX)
+    a.jnz(busy)
+    a.mov(RAX, core.now)
+    a.cmp(RAX, permit.busy_until)
+    a.j(B, busy)
+    a.mov(permit.owner, ECX)
+    a.place(mine)
+    a.clc()
+    a.ret()
+    a.place(busy)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard whose Identify was sent or whose attempt ended")],
+    clobbers=[RAX, RCX, RDX, RSI],
+    reads=[
+        ShardContext.shard_id,
+        ShardContext.slot,
+        Permits.max_concurrency,
+        Permit.owner,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Permit.owner, Permit.busy_until],
+    source="firmware/docs/lifecycle.md#permits",
+)
+def permit_release(a: Asm, shard: ShardContext) -> None:
+    """Give the permit back; its key stays busy for five seconds. Not the owner: nothing."""
+    permit = _find_key(a, shard)
+    a.cmp(permit.owner, ECX)
+    with a.if_(NE):
+        a.ret()
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, IDENTIFY_SPACING_MS)
+    a.add(RAX, core.now)
+    a.mov(permit.busy_until, RAX)
+    a.mov(permit.owner, 0)
+    a.ret()
