@@ -1,7 +1,7 @@
 """What the gateway counts, so that a node's own figures can be held against it."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(slots=True)
@@ -50,6 +50,11 @@ class ShardStats:
     duplicate_sessions: int = 0
     closes: Counter[str] = field(default_factory=Counter)
 
+    def to_dict(self) -> dict[str, object]:
+        """Return a copy that ``json.dumps`` takes."""
+        plain = {name.name: getattr(self, name.name) for name in fields(self)}
+        return plain | {"closes": dict(self.closes)}
+
 
 @dataclass(slots=True)
 class GatewayStats:
@@ -77,4 +82,7 @@ class GatewayStats:
 
     def to_dict(self) -> dict[str, object]:
         """Return a copy that ``json.dumps`` takes."""
-        return asdict(self)
+        plain = {name.name: getattr(self, name.name) for name in fields(self)}
+        plain["refused"] = dict(self.refused)
+        plain["shards"] = [shard.to_dict() for shard in self.shards]
+        return plain

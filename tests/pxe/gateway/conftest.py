@@ -112,7 +112,7 @@ class Bench:
         return self.gateway.stats().shards[shard]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bench():
     """Give the class, so that a test can choose the options."""
     return Bench

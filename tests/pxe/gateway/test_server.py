@@ -1,0 +1,392 @@
+"""The gateway on a loopback port: what the shell adds to the core."""
+
+import asyncio
+import base64
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+import zlib
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+
+from pxe.gateway import Gateway, GatewayEvent, GatewayOptions, LoadOptions, Step
+from pxe.gateway.accounting import GatewayStats
+from pxe.gateway.cli_support import load_script, serve
+from pxe.gateway.server import GatewayServer
+from pxe.gateway.thread import GatewayThread
+
+QUERY = "/?v=10&encoding=json"
+PROPERTIES = {"os": "none", "browser": "test", "device": "test"}
+QUIET = GatewayOptions(guilds_per_shard=0, identify_interval_ms=0, shards=2)
+
+
+async def send(client: ClientConnection, op: int, body: object) -> None:
+    await client.send(json.dumps({"op": op, "d": body}))
+
+
+async def receive(client: ClientConnection) -> dict[str, object]:
+    message: dict[str, object] = json.loads(await client.recv())
+    return message
+
+
+async def identify(client: ClientConnection, shard: int = 0) -> dict[str, object]:
+    """Identify and return the body of READY."""
+    assert (await receive(client))["op"] == 10
+    body = {"token": "t", "properties": PROPERTIES, "intents": 1, "shard": [shard, 2]}
+    await send(client, 2, body)
+    ready = await receive(client)
+    assert ready["t"] == "READY"
+    assert isinstance(ready["d"], dict)
+    return ready["d"]
+
+
+class TestEnds:
+    def test_kick_reaches_the_client_as_a_close_frame(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                await server.kick(0, 4009, "why not")
+                with pytest.raises(ConnectionClosedError) as end:
+                    await client.recv()
+                return end.value.rcvd
+
+        received = asyncio.run(scenario())
+        assert (received.code, received.reason) == (4009, "why not")
+
+    def test_code_1005_is_a_close_frame_without_a_body(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                await server.kick(0, 1005)
+                with pytest.raises(ConnectionClosed):
+                    await client.recv()
+                await server.wait_until(lambda stats: stats.open_connections == 0)
+                return client.close_code
+
+        assert asyncio.run(scenario()) == 1005
+
+    def test_abort_is_a_reset_without_a_close_frame(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                await server.abort(0)
+                with pytest.raises(ConnectionClosedError) as end:
+                    await client.recv()
+                assert end.value.rcvd is None
+                return end.value.__cause__
+
+        assert isinstance(asyncio.run(scenario()), ConnectionResetError)
+
+    def test_client_close_code_and_loss_are_told_apart(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server:
+                for shard, code in ((0, 4000), (1, None)):
+                    client = await connect(server.url + QUERY)
+                    await identify(client, shard)
+                    if code is None:
+                        client.transport.abort()
+                    await client.close(code or 1000)
+                return await server.wait_until(lambda stats: stats.open_connections == 0)
+
+        stats = asyncio.run(scenario())
+        assert stats.shards[0].closes == {"4000": 1}
+        assert stats.shards[1].closes == {"lost": 1}
+
+    def test_stall_keeps_the_connection_and_says_nothing(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                await server.stall(0)
+                await send(client, 1, 1)
+                await client.ping()  # the answer shows that the heartbeat has arrived
+                await (await client.ping())
+                assert server.stats().shards[0].heartbeats == 0
+                await server.release(0)
+                return await receive(client)
+
+        assert asyncio.run(scenario())["op"] == 11
+
+    def test_stop_closes_1001_and_a_later_server_knows_the_sessions(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as first:
+                client = await connect(first.url + QUERY)
+                ready = await identify(client)
+            with pytest.raises(ConnectionClosed) as end:
+                await client.recv()
+            assert end.value.rcvd is not None
+            assert end.value.rcvd.code == 1001
+            async with (
+                GatewayServer(core=first.core) as second,
+                connect(second.url + QUERY) as again,
+            ):
+                await receive(again)
+                body = {"token": "t", "session_id": ready["session_id"], "seq": 1}
+                await send(again, 6, body)
+                return await receive(again)
+
+        assert asyncio.run(scenario())["t"] == "RESUMED"
+
+    def test_heartbeat_timeout_runs_on_real_time(self):
+        async def scenario() -> Any:
+            options = GatewayOptions(heartbeat_interval_ms=20, heartbeat_grace_ms=0)
+            async with GatewayServer(options) as server, connect(server.url + QUERY) as client:
+                await client.recv()  # Hello
+                with pytest.raises(ConnectionClosedError) as end:
+                    await client.recv()
+                assert end.value.rcvd is not None
+                return end.value.rcvd.code
+
+        assert asyncio.run(scenario()) == 4009
+
+
+class TestStart:
+    def test_upgrade_without_user_agent_is_closed_right_after(self):
+        async def scenario() -> Any:
+            async with (
+                GatewayServer(QUIET) as server,
+                connect(server.url + QUERY, user_agent_header=None) as client,
+            ):
+                with pytest.raises(ConnectionClosedError) as end:
+                    await client.recv()
+                return end.value.rcvd
+
+        received = asyncio.run(scenario())
+        assert (received.code, received.reason) == (4002, "User-Agent header is missing")
+
+    def test_resume_url_is_the_host_that_was_dialled(self):
+        async def scenario() -> Any:
+            async with (
+                GatewayServer(QUIET) as server,
+                connect(f"ws://localhost:{server.port}{QUERY}", host="127.0.0.1") as client,
+            ):
+                ready = await identify(client)
+                return ready["resume_gateway_url"], server.port
+
+        url, port = asyncio.run(scenario())
+        assert url == f"ws://localhost:{port}"
+
+    def test_permessage_deflate_is_not_negotiated(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                assert client.response is not None
+                return client.response.headers.get("Sec-WebSocket-Extensions")
+
+        assert asyncio.run(scenario()) is None
+
+    def test_zlib_stream_messages_are_binary(self):
+        async def scenario() -> Any:
+            async with (
+                GatewayServer(QUIET) as server,
+                connect(server.url + QUERY + "&compress=zlib-stream") as client,
+            ):
+                return await client.recv()
+
+        message = asyncio.run(scenario())
+        assert isinstance(message, bytes)
+        assert json.loads(zlib.decompressobj().decompress(message))["op"] == 10
+
+    def test_port_before_the_start_says_how_to_start(self):
+        with pytest.raises(RuntimeError, match="use it as `async with GatewayServer"):
+            _ = GatewayServer(QUIET).port
+
+
+class TestRest:
+    @staticmethod
+    def get(path: str, token: str | None = None) -> tuple[int, str | None, dict[str, object]]:
+        with GatewayThread(GatewayOptions(token="t", shards=3, max_concurrency=2)) as gateway:  # noqa: S106
+            request = urllib.request.Request(f"http://127.0.0.1:{gateway.port}{path}")
+            if token is not None:
+                request.add_header("Authorization", token)
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            try:
+                with opener.open(request, timeout=10) as answer:
+                    body = json.loads(answer.read())
+                    return answer.status, answer.headers["Content-Type"], body
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.headers["Content-Type"], json.loads(error.read())
+
+    @pytest.mark.parametrize("prefix", ["", "/api", "/api/v10"])
+    def test_gateway_needs_no_token(self, prefix):
+        status, kind, body = self.get(prefix + "/gateway")
+        assert (status, kind) == (200, "application/json")
+        assert re.fullmatch(r"ws://127\.0\.0\.1:\d+", str(body["url"]))
+
+    def test_gateway_bot_tells_shards_and_limit(self):
+        status, _, body = self.get("/api/v10/gateway/bot", "Bot t")
+        assert status == 200
+        assert body["shards"] == 3
+        assert body["session_start_limit"] == {
+            "total": 1000,
+            "remaining": 1000,
+            "reset_after": 0,
+            "max_concurrency": 2,
+        }
+
+    @pytest.mark.parametrize("token", [None, "t", "Bot u", "Bearer t"])
+    def test_gateway_bot_without_the_token_is_unauthorized(self, token):
+        assert self.get("/gateway/bot", token) == (
+            401,
+            "application/json",
+            {"message": "401: Unauthorized", "code": 0},
+        )
+
+    def test_other_paths_are_not_found(self):
+        assert self.get("/nowhere")[0] == 404
+
+
+class TestThread:
+    def test_synchronous_code_controls_and_waits(self):
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        with GatewayThread(QUIET) as gateway:
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as client:
+                client.sendall(
+                    f"GET {QUERY} HTTP/1.1\r\nHost: h\r\nUser-Agent: t\r\nUpgrade: websocket\r\n"
+                    f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+                    "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+                )
+                gateway.wait_until(lambda stats: stats.open_connections == 1)
+            stats = gateway.wait_until(lambda stats: stats.open_connections == 0)
+            assert stats.refused == {"lost": 1}
+            with pytest.raises(LookupError, match="shard 1 has no connection"):
+                gateway.call(lambda core: core.kick(1))
+
+    def test_time_out_shows_the_counts(self):
+        with (
+            GatewayThread(QUIET) as gateway,
+            pytest.raises(TimeoutError, match=r"did not get there in 0\.01 s: GatewayStats"),
+        ):
+            gateway.wait_until(lambda stats: stats.connections == 1, 0.01)
+
+    def test_used_port_is_an_error_in_the_caller(self):
+        with (
+            GatewayThread(QUIET) as gateway,
+            pytest.raises(OSError, match="in use"),
+            GatewayThread(QUIET, port=gateway.port),
+        ):
+            pytest.fail("two servers listen on one port")
+
+    def test_outside_of_with_it_says_how_to_run(self):
+        with pytest.raises(RuntimeError, match="use it as `with GatewayThread"):
+            GatewayThread(QUIET).stats()
+
+
+class TestServe:
+    def test_it_tells_the_port_and_every_event_and_returns_the_counts(self):
+        lines: list[str] = []
+
+        async def scenario() -> Any:
+            stop, bound = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+            def note(event: GatewayEvent) -> None:
+                lines.append(event.line().partition(" ")[2])
+
+            serving = asyncio.create_task(
+                serve(
+                    shards=2,
+                    load_rate=500.0,
+                    guilds_per_shard=0,
+                    on_event=note,
+                    on_bound=bound.set_result,
+                    stop=stop,
+                )
+            )
+            server = await bound
+            async with connect(server.url + QUERY) as client:
+                await identify(client, 1)
+                while (await receive(client))["s"] != 50:
+                    pass
+            stop.set()
+            return server.port, await serving
+
+        port, stats = asyncio.run(scenario())
+        assert lines[0] == f"event=listening url=ws://127.0.0.1:{port} shards=2"
+        assert [line.split()[0] for line in lines[1:]] == [
+            "event=connect",
+            "event=identify",
+            "event=ready",
+            "event=closed",
+        ]
+        assert stats.shards[1].load_counter >= 49
+        assert json.loads(json.dumps(stats.to_dict()))["shards"][1]["identifies"] == 1
+
+    def test_script_file_is_toml_or_json(self, tmp_path):
+        step = Step(on="ready", do="kick", shard=3, after_dispatches=5, code=4000)
+        toml, other = tmp_path / "s.toml", tmp_path / "s.json"
+        toml.write_text(
+            '[[step]]\non = "ready"\ndo = "kick"\nshard = 3\nafter_dispatches = 5\ncode = 4000\n'
+        )
+        other.write_text('[{"on":"ready","do":"kick","shard":3,"after_dispatches":5,"code":4000}]')
+        assert load_script(toml) == load_script(other) == (step,)
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("a.toml", "[[step]]\non = 'x'\ndo = 'kick'\n", "a.toml: step 1: on is 'x'"),
+            ("a.toml", "[[step\n", "a.toml: "),
+            ("a.json", "{}", "a.json: expected a list of steps: [[step]] tables in TOML"),
+        ],
+    )
+    def test_wrong_script_file_is_named(self, tmp_path, name, text, message):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(ValueError, match=re.escape(message)):
+            load_script(path)
+
+
+def test_sixteen_shards_under_load_lose_nothing_over_resets():
+    """Every dispatch of 16 shards comes once and in order, across one reset each."""
+    options = GatewayOptions(
+        shards=16,
+        max_concurrency=16,
+        guilds_per_shard=1,
+        load=LoadOptions(rate=2_000.0),
+        script=tuple(
+            Step(on="ready", shard=shard, after_dispatches=20 + shard, do="abort")
+            for shard in range(16)
+        ),
+    )
+    received: list[list[int]] = [[] for _ in range(16)]
+
+    async def run_shard(url: str, shard: int) -> None:
+        body: dict[str, object] = {"token": "t", "properties": PROPERTIES, "intents": 1}
+        op, body = 2, body | {"shard": [shard, 16]}
+        while True:
+            async with connect(url + QUERY) as client:
+                await send(client, op, body)
+                try:
+                    async for text in client:
+                        message = json.loads(text)
+                        if message["t"] == "READY":
+                            op = 6
+                            body = {"token": "t", "session_id": message["d"]["session_id"]}
+                        if message["op"] == 0 and message["t"] != "RESUMED":
+                            received[shard].append(message["s"])
+                            body["seq"] = message["s"]
+                except ConnectionClosedError:
+                    continue
+                return
+
+    def stop(core: Gateway) -> GatewayStats:
+        # In one go, so that nothing is published between the counts and the ends.
+        for shard in range(16):
+            core.kick(shard, 1000)
+        return core.stats()
+
+    async def scenario() -> GatewayStats:
+        async with GatewayServer(options) as server:
+            shards = [asyncio.create_task(run_shard(server.url, shard)) for shard in range(16)]
+            await server.wait_until(lambda stats: min(s.sequence for s in stats.shards) >= 100)
+            stats = await server.call(stop)
+            await asyncio.gather(*shards)
+            return stats
+
+    stats = asyncio.run(scenario())
+    assert stats.total("resumes") == 16
+    for shard in stats.shards:
+        assert received[shard.shard] == list(range(1, shard.sequence + 1))
