@@ -60,6 +60,8 @@ async def serve(
     token: str | None = None,
     seed: int = 0,
     guilds_per_shard: int = 2,
+    require_user_agent: bool = True,
+    public_url: str | None = None,
     script: tuple[Step, ...] = (),
     on_event: Observer | None = print_event,
     on_bound: Callable[[GatewayServer], None] | None = None,
@@ -77,6 +79,8 @@ async def serve(
         token: The only accepted token; None accepts any.
         seed: Seed of session ids and load.
         guilds_per_shard: Guild stubs in READY.
+        require_user_agent: Close an upgrade without User-Agent with 4002.
+        public_url: Gateway URL for clients; None means the host that the client dialled.
         script: Scripted trouble, see :func:`load_script`.
         on_event: Called for every event; None says nothing.
         on_bound: Called once with the listening server: ``server.port``, ``server.url``.
@@ -94,6 +98,8 @@ async def serve(
         token=token,
         seed=seed,
         guilds_per_shard=guilds_per_shard,
+        require_user_agent=require_user_agent,
+        public_url=public_url,
         script=script,
     )
     async with GatewayServer(options, host=host, port=port, observer=on_event) as server:

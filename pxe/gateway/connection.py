@@ -30,7 +30,9 @@ class Connection:
         shard: Shard id from Identify or Resume on, else None.
         session: The session that it carries, or None.
         closing: Whether Close or Abort has been asked for; later input is ignored.
+        aborted: Whether Abort has been asked for; a transport may act before its queue is empty.
         stalled: Whether the connection plays dead.
+        ended: Whether the transport is gone.
     """
 
     def __init__(self, gateway: "Gateway", number: int, host: str) -> None:
@@ -40,6 +42,7 @@ class Connection:
         self.session: Session | None = None
         self.closing = False
         self.stalled = False
+        self.aborted = False
         self.ended = False
         self._gateway = gateway
         self._actions: deque[Action] = deque()
@@ -186,6 +189,7 @@ class Connection:
         if self.closing:
             return
         self._actions.clear()
+        self.aborted = True
         self._queue(Abort())
         self._finish()
         self._gateway.server_closed(self, "abort", keeps_session=True)

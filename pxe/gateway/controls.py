@@ -3,7 +3,9 @@
 Every method that names a shard raises LookupError when the shard has nothing to act on.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pxe.gateway.envelope import dumps
@@ -16,11 +18,20 @@ if TYPE_CHECKING:
     from pxe.gateway.session import Session
 
 
+@dataclass(frozen=True, slots=True)
+class UpgradeRefusal:
+    """An HTTP error in place of the WebSocket upgrade."""
+
+    status: int
+    retry_after_s: int | None
+
+
 class Controls:
     """The commands; :class:`pxe.gateway.core.Gateway` is the only subclass."""
 
     connections: "dict[int, Connection]"
     roster: "Roster"
+    upgrade_refusals: deque[UpgradeRefusal]
 
     def tell(self, name: str, connection: "Connection | None" = None, **fields: object) -> None:
         """Tell the observer of an event."""
@@ -85,6 +96,32 @@ class Controls:
             raise LookupError(msg)
         return sequences[-1]
 
+    def refuse_upgrades(
+        self, status: int, *, times: int = 1, retry_after_s: int | None = None
+    ) -> None:
+        """Answer the next upgrade requests with an HTTP error.
+
+        Args:
+            status: HTTP status, 400 to 599.
+            times: Number of requests.
+            retry_after_s: Value of the Retry-After header, in seconds.
+
+        Raises:
+            ValueError: The status is no error.
+        """
+        if not 400 <= status <= 599:
+            msg = f"status is {status}: give an HTTP error, 400 to 599"
+            raise ValueError(msg)
+        self.upgrade_refusals.extend([UpgradeRefusal(status, retry_after_s)] * times)
+
+    def take_upgrade_refusal(self) -> "UpgradeRefusal | None":
+        """Return how the upgrade request at hand is to be refused, or None."""
+        if not self.upgrade_refusals:
+            return None
+        refusal = self.upgrade_refusals.popleft()
+        self.tell("refuse_upgrade", None, status=refusal.status)
+        return refusal
+
     def restart(self, *, keep_sessions: bool = False) -> None:
         """Reset every connection, as a gateway that crashes; sessions go unless kept."""
         self.tell("restart", None, keep_sessions=keep_sessions)
@@ -145,6 +182,7 @@ _ACTS: Final[Mapping[str, Callable[[Controls, "Connection", Step], None]]] = {
     ),
     "abort": lambda _, connection, __: connection.abort(),
     "stall": lambda _, connection, __: connection.stall(),
+    "release": lambda _, connection, __: connection.release(),
     "request_heartbeat": lambda _, connection, __: connection.send_control(Opcode.HEARTBEAT),
     "send_raw": lambda _, connection, step: connection.send(step.text),
     "dispatch": _script_dispatch,

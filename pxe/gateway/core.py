@@ -15,7 +15,7 @@ A driver opens connections, hands messages in, and carries out what comes back::
 """
 
 import dataclasses
-from collections import Counter
+from collections import Counter, deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,7 @@ class Gateway(Controls):
         self.gate = IdentifyGate(options)
         self.token_revoked = False
         self.connections: dict[int, Connection] = {}
+        self.upgrade_refusals = deque()
         self._connection_count = 0
         self._refused: Counter[str] = Counter()
         self._dirty: dict[int, Connection] = {}

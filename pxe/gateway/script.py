@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "invalidate",
     "abort",
     "stall",
+    "release",
     "request_heartbeat",
     "dispatch",
     "send_raw",
@@ -43,6 +44,7 @@ class Step:
         after_dispatches: Further dispatches on the same connection before it acts.
         after_ms: Milliseconds on the same connection before it acts.
         times: How often the step may act in all.
+        skip: Matching triggers to let pass before the first that counts.
         instead: Suppress what the gateway would do at the trigger.
         code: Close code of ``kick``.
         reason: Close reason of ``kick``; empty means the code's own.
@@ -58,6 +60,7 @@ class Step:
     after_dispatches: int = 0
     after_ms: int = 0
     times: int = 1
+    skip: int = 0
     instead: bool = False
     code: int = 4000
     reason: str = ""
@@ -121,6 +124,7 @@ _TYPES: Final[Mapping[str, type]] = {
     "after_dispatches": int,
     "after_ms": int,
     "times": int,
+    "skip": int,
     "instead": bool,
     "code": int,
     "reason": str,
@@ -139,8 +143,15 @@ def _check_type(number: int, name: str, value: object) -> None:
 
 
 @dataclass(slots=True)
-class _Armed:
+class _State:
     step: Step
+    left: int
+    skip: int
+
+
+@dataclass(slots=True)
+class _Armed:
+    state: _State
     connection: "Connection"
     dispatches_left: int
     due_ms: int
@@ -154,21 +165,25 @@ class Script:
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._left = [(step, step.times) for step in steps]
+        self._states = [_State(step, step.times, step.skip) for step in steps]
         self._armed: list[_Armed] = []
 
     def triggered(self, trigger: str, connection: "Connection", now_ms: int) -> list[Step]:
         """Return the steps that act at once and arm those that act later."""
         acting = []
-        for index, (step, left) in enumerate(self._left):
-            if left == 0 or step.on != trigger or step.shard not in (None, connection.shard):
+        for state in self._states:
+            step = state.step
+            if not state.left or step.on != trigger or step.shard not in (None, connection.shard):
                 continue
-            self._left[index] = (step, left - 1)
+            if state.skip:
+                state.skip -= 1
+                continue
+            state.left -= 1
             if step.after_dispatches == 0 and step.after_ms == 0:
                 acting.append(step)
             else:
                 due = now_ms + step.after_ms
-                self._armed.append(_Armed(step, connection, step.after_dispatches, due))
+                self._armed.append(_Armed(state, connection, step.after_dispatches, due))
         return acting
 
     def dispatched(self, connection: "Connection", now_ms: int) -> list[Step]:
@@ -188,8 +203,7 @@ class Script:
         """Drop what is armed on a connection that ended; it may be triggered anew."""
         for armed in self._armed:
             if armed.connection is connection:
-                index = next(i for i, (s, _) in enumerate(self._left) if s is armed.step)
-                self._left[index] = (armed.step, self._left[index][1] + 1)
+                armed.state.left += 1
         self._armed = [a for a in self._armed if a.connection is not connection]
 
     def next_deadline(self) -> int | None:
@@ -207,4 +221,4 @@ class Script:
             and (connection is None or a.connection is connection)
         ]
         self._armed = [a for a in self._armed if a not in ready]
-        return [(a.connection, a.step) for a in ready]
+        return [(a.connection, a.state.step) for a in ready]

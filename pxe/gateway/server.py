@@ -14,6 +14,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -210,16 +211,22 @@ class GatewayServer:
     # Inside.
 
     def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
-        if "Upgrade" in request.headers:
-            return None
-        status, body = respond(
-            self.core,
-            request.path,
-            authorization=request.headers.get("Authorization"),
-            host=request.headers.get("Host", ""),
-        )
-        content = dumps(body).encode()
         headers = Headers()
+        if "Upgrade" in request.headers:
+            refusal = self.core.take_upgrade_refusal()
+            if refusal is None:
+                return None
+            status, body = HTTPStatus(refusal.status), {"message": "refused", "code": 0}
+            if refusal.retry_after_s is not None:
+                headers["Retry-After"] = str(refusal.retry_after_s)
+        else:
+            status, body = respond(
+                self.core,
+                request.path,
+                authorization=request.headers.get("Authorization"),
+                host=request.headers.get("Host", ""),
+            )
+        content = dumps(body).encode()
         headers["Connection"] = "close"
         headers["Content-Length"] = str(len(content))
         # Without a charset: a client library compares the whole value.
@@ -251,6 +258,7 @@ class GatewayServer:
             received = websocket.protocol.close_rcvd
             connection.lost(received.code if received else None)
             del self._outlets[connection.number]
+            outlet.stop()
             writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
@@ -260,7 +268,7 @@ class GatewayServer:
         for connection in self.core.take_dirty():
             outlet = self._outlets.get(connection.number)
             if outlet is not None:
-                outlet.ready.set()
+                outlet.wake()
         self._wake.set()
         self._check_waiters()
 
@@ -297,20 +305,34 @@ class _Outlet:
     """
 
     def __init__(self, websocket: ServerConnection, connection: Connection) -> None:
-        self.ready = asyncio.Event()
+        self._ready = asyncio.Event()
         self._websocket = websocket
         self._connection = connection
+        self._reaper: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        """Note that there are actions."""
+        self._ready.set()
+        if self._connection.aborted:
+            # The writer may wait for a client that does not read.
+            self._reset()
+        elif self._connection.closing and self._reaper is None:
+            loop = asyncio.get_running_loop()
+            self._reaper = loop.call_later(2 * _CLOSE_TIMEOUT_S, self._reset)
 
     async def run(self) -> None:
         """Work until the connection has ended."""
-        try:
+        with contextlib.suppress(ConnectionClosed):  # the reader sees it too and tells the core
             while True:
-                await self.ready.wait()
-                self.ready.clear()
+                await self._ready.wait()
+                self._ready.clear()
                 for action in self._connection.drain():
                     await self._perform(action)
-        except ConnectionClosed:
-            return  # the reader notices the same and tells the core
+
+    def stop(self) -> None:
+        """Forget the timer of a close handshake that is over."""
+        if self._reaper is not None:
+            self._reaper.cancel()
 
     async def _perform(self, action: Action) -> None:
         if isinstance(action, Send):
@@ -321,6 +343,11 @@ class _Outlet:
             async with self._websocket.send_context():
                 self._websocket.protocol.send_close()
         elif isinstance(action, Abort):
-            raw = self._websocket.transport.get_extra_info("socket")
+            self._reset()
+
+    def _reset(self) -> None:
+        transport = self._websocket.transport
+        if not transport.is_closing():
+            raw = transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-            self._websocket.transport.abort()
+        transport.abort()

@@ -107,6 +107,29 @@ class TestActing:
         b = bench(script=(Step(on="connect", do="kick", code=1001, times=2),))
         assert [b.connect().code for _ in range(3)] == [1001, 1001, None]
 
+    def test_skipped_triggers_do_not_count(self, bench):
+        steps = (
+            Step(on="connect", do="kick", code=4000),
+            Step(on="connect", do="abort", skip=2),
+        )
+        b = bench(script=steps)
+        ends = [b.connect().end for _ in range(4)]
+        assert ends == [Close(4000, "Unknown error"), None, Abort(), None]
+
+    def test_stall_and_release_after_some_time(self, bench):
+        steps = (
+            Step(on="heartbeat", do="stall"),
+            Step(on="heartbeat", after_ms=3_000, do="release"),
+        )
+        b = bench(script=steps)
+        client = b.ready()
+        client.send(1, 1)
+        client.send(1, 1)
+        b.advance(2_999)
+        assert client.ops() == [10, 0]
+        b.advance(1)
+        assert client.ops() == [10, 0, 11, 11]
+
     def test_step_armed_on_a_lost_connection_waits_for_the_next(self, bench):
         step = Step(on="ready", after_dispatches=1, do="kick", code=4001)
         b = bench(script=(step,), identify_interval_ms=0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 
 from pxe.gateway import Gateway, GatewayEvent, GatewayOptions, LoadOptions, Step
 from pxe.gateway.accounting import GatewayStats
@@ -111,6 +111,29 @@ class TestEnds:
 
         assert asyncio.run(scenario())["op"] == 11
 
+    @pytest.mark.parametrize("end", ["abort", "close"])
+    def test_client_that_does_not_read_is_still_cut_off(self, monkeypatch, end):
+        # The writer waits for the client; only the reset can come through.
+        monkeypatch.setattr("pxe.gateway.server._CLOSE_TIMEOUT_S", 0.05)
+
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                client.transport.pause_reading()
+                for _ in range(64):
+                    await server.dispatch(0, "A", "x" * 250_000)
+                if end == "abort":
+                    await server.abort(0)
+                else:
+                    await server.kick(0, 4000)
+                stats = await server.wait_until(lambda stats: stats.open_connections == 0)
+                client.transport.resume_reading()
+                return stats
+
+        assert asyncio.run(scenario()).shards[0].closes == {
+            "abort" if end == "abort" else "4000": 1
+        }
+
     def test_stop_closes_1001_and_a_later_server_knows_the_sessions(self):
         async def scenario() -> Any:
             async with GatewayServer(QUIET) as first:
@@ -193,6 +216,23 @@ class TestStart:
     def test_port_before_the_start_says_how_to_start(self):
         with pytest.raises(RuntimeError, match="use it as `async with GatewayServer"):
             _ = GatewayServer(QUIET).port
+
+    def test_upgrade_can_be_refused_by_http(self):
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server:
+                await server.call(lambda core: core.refuse_upgrades(429, retry_after_s=7))
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(server.url + QUERY)
+                async with connect(server.url + QUERY) as client:
+                    await identify(client)
+                return refused.value.response
+
+        response = asyncio.run(scenario())
+        assert (response.status_code, response.headers["Retry-After"]) == (429, "7")
+
+    def test_refusal_by_http_needs_an_error_status(self):
+        with pytest.raises(ValueError, match="status is 101: give an HTTP error, 400 to 599"):
+            Gateway(QUIET).refuse_upgrades(101)
 
 
 class TestRest:
