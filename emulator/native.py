@@ -7,36 +7,50 @@ executable at once. A crash or an endless loop costs one child and becomes a `Na
 
 import ctypes
 import enum
-import functools
 import mmap
 import os
 import pickle
 import signal
 import struct
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from iced_x86 import (
-    Code,
-    Decoder,
-    Encoder,
-    Instruction,
-    MemoryOperand,
-    Mnemonic,
-    Register,
-    Register_,
+from iced_x86 import Decoder, Instruction, Mnemonic
+
+from emulator.trampoline import (
+    EXIT,
+    EXIT_2,
+    EXIT_MARK,
+    FRAME_BASE,
+    FRAME_SIZE,
+    GUEST_GS,
+    PAGE,
+    TRAMPOLINE_BASE,
+    USE_BASES,
+    XMM,
+    jump_to,
+    trampoline,
 )
 
-PAGE: Final = 0x1000
-TRAMPOLINE_BASE: Final = 0x5F00_0000
-FRAME_BASE: Final = TRAMPOLINE_BASE + PAGE
-
-# The frame that the trampoline loads from and stores to, as offsets in bytes from FRAME_BASE.
-_GPR, _FLAGS, _TARGET, _HOST_RSP, _EXIT = 0, 128, 136, 144, 152
-_GS, _FS, _HOST_GS, _HOST_FS, _XMM = 160, 168, 176, 184, 192
-_FRAME_SIZE = _XMM + 16 * 16
+__all__ = [
+    "EXIT",
+    "EXIT_2",
+    "REFUSED_MNEMONICS",
+    "TRAMPOLINE_BASE",
+    "Access",
+    "Call",
+    "Entry",
+    "NativeFault",
+    "NativeProgram",
+    "NativeRefusedError",
+    "NativeSetupError",
+    "Region",
+    "Result",
+    "jump_to",
+    "refused_instructions",
+]
 
 _RSP = 4
 _MASK64 = 2**64 - 1
@@ -44,16 +58,6 @@ _MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x02, 0x20, 0x100000
 _READ, _WRITE, _EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 _MAP_FAILED = _MASK64
 _FLAGS_NEVER_LOADED = 0x100 | 0x4000 | 0x4_0000  # TF, NT, AC
-_GENERAL64 = (
-    *(Register.RAX, Register.RCX, Register.RDX, Register.RBX),
-    *(Register.RSP, Register.RBP, Register.RSI, Register.RDI),
-    *(Register.R8, Register.R9, Register.R10, Register.R11),
-    *(Register.R12, Register.R13, Register.R14, Register.R15),
-)
-_HOST_SAVED = (
-    *(Register.RBX, Register.RBP, Register.R12),
-    *(Register.R13, Register.R14, Register.R15),
-)
 
 # What a user process cannot run, or runs with an answer that no test supplies.
 REFUSED_MNEMONICS: Final = frozenset(
@@ -63,13 +67,21 @@ REFUSED_MNEMONICS: Final = frozenset(
         *("CLI", "STI", "HLT", "CLTS", "INVD", "WBINVD", "INVLPG", "INVPCID"),
         *("RDMSR", "WRMSR", "XSETBV", "SWAPGS", "IRET", "IRETD", "IRETQ"),
         *("LGDT", "LIDT", "LLDT", "LTR", "LMSW", "SGDT", "SIDT", "SLDT", "STR", "SMSW"),
-        *("SYSCALL", "SYSENTER", "SYSRET", "SYSRETQ", "SYSEXIT", "INT", "INT1", "INT3"),
+        *(
+            "SYSCALL",
+            "SYSENTER",
+            "SYSRETD",
+            "SYSRETQ",
+            "SYSEXITD",
+            "SYSEXITQ",
+            "INT",
+            "INT1",
+            "INT3",
+        ),
         *("WRFSBASE", "WRGSBASE", "MONITOR", "MWAIT", "VMCALL", "VMMCALL"),
     }
 )
-_REFUSED_CODES = frozenset(
-    getattr(Mnemonic, name) for name in REFUSED_MNEMONICS if hasattr(Mnemonic, name)
-)
+_REFUSED_CODES = frozenset(getattr(Mnemonic, name) for name in REFUSED_MNEMONICS)
 
 
 class NativeFault(RuntimeError):  # noqa: N818 - it is a processor fault seen from outside
@@ -139,7 +151,7 @@ class Call:
         memory: (address, bytes) stored before the call.
         reads: (address, size) returned after the call; None = every DATA region.
         entry: Call or jump.
-        fs_base: Base address of FS.
+        fs_base: Base address of FS. With both bases 0 the trampoline leaves the host's in place.
         gs_base: Base address of GS.
     """
 
@@ -170,97 +182,6 @@ class Result:
     xmm: tuple[int, ...]
     memory: dict[int, bytes] = field(default_factory=dict)
     second_exit: bool = False
-
-
-def _frame(offset: int) -> MemoryOperand:
-    return MemoryOperand(Register.RIP, displ=FRAME_BASE + offset, displ_size=8)
-
-
-def _assemble(instructions: Iterable[Instruction], start: int) -> bytes:
-    encoder = Encoder(64)
-    position = start
-    for instruction in instructions:
-        position += encoder.encode(instruction, position)
-    return encoder.take_buffer()
-
-
-@functools.cache
-def _trampoline() -> tuple[bytes, int, int]:
-    """Return the trampoline's bytes and the addresses of its two exits.
-
-    Everything is addressed relative to RIP, so that all sixteen registers are free for the code.
-    """
-    new = Instruction
-    load, store = Code.MOV_R64_RM64, Code.MOV_RM64_R64
-    enter = [new.create_reg(Code.PUSH_R64, register) for register in _HOST_SAVED]
-    enter.append(new.create_mem_reg(store, _frame(_HOST_RSP), Register.RSP))
-    for read, write, host, guest in (
-        (Code.RDFSBASE_R64, Code.WRFSBASE_R64, _HOST_FS, _FS),
-        (Code.RDGSBASE_R64, Code.WRGSBASE_R64, _HOST_GS, _GS),
-    ):
-        enter.append(new.create_reg(read, Register.RAX))
-        enter.append(new.create_mem_reg(store, _frame(host), Register.RAX))
-        enter.append(new.create_reg_mem(load, Register.RAX, _frame(guest)))
-        enter.append(new.create_reg(write, Register.RAX))
-    for number in range(16):
-        enter.append(
-            new.create_reg_mem(
-                Code.MOVDQU_XMM_XMMM128,
-                Register_(Register.XMM0 + number),
-                _frame(_XMM + 16 * number),
-            )
-        )
-    enter.append(new.create_mem(Code.PUSH_RM64, _frame(_FLAGS)))
-    enter.append(new.create(Code.POPFQ))
-    for number, register in enumerate(_GENERAL64):
-        enter.append(new.create_reg_mem(load, register, _frame(_GPR + 8 * number)))
-    enter.append(new.create_mem(Code.JMP_RM64, _frame(_TARGET)))
-
-    leave = [
-        new.create_mem_reg(store, _frame(_GPR + 8 * number), register)
-        for number, register in enumerate(_GENERAL64)
-    ]
-    leave.append(new.create_reg_mem(load, Register.RSP, _frame(_HOST_RSP)))
-    leave.append(new.create(Code.PUSHFQ))
-    leave.append(new.create_mem(Code.POP_RM64, _frame(_FLAGS)))
-    leave.append(new.create(Code.CLD))
-    for number in range(16):
-        leave.append(
-            new.create_mem_reg(
-                Code.MOVDQU_XMMM128_XMM,
-                _frame(_XMM + 16 * number),
-                Register_(Register.XMM0 + number),
-            )
-        )
-    for write, host in ((Code.WRFSBASE_R64, _HOST_FS), (Code.WRGSBASE_R64, _HOST_GS)):
-        leave.append(new.create_reg_mem(load, Register.RAX, _frame(host)))
-        leave.append(new.create_reg(write, Register.RAX))
-    leave += [new.create_reg(Code.POP_R64, register) for register in reversed(_HOST_SAVED)]
-    leave.append(new.create(Code.RETNQ))
-
-    head = _assemble(enter, TRAMPOLINE_BASE)
-    exit_1 = TRAMPOLINE_BASE + len(head)
-    mark_1 = _assemble([new.create_mem_i32(Code.MOV_RM8_IMM8, _frame(_EXIT), 0)], exit_1)
-    tail_at = exit_1 + len(mark_1)
-    tail = _assemble(leave, tail_at)
-    exit_2 = tail_at + len(tail)
-    mark_2 = _assemble(
-        [
-            new.create_mem_i32(Code.MOV_RM8_IMM8, _frame(_EXIT), 1),
-            new.create_branch(Code.JMP_REL32_64, tail_at),
-        ],
-        exit_2,
-    )
-    return head + mark_1 + tail + mark_2, exit_1, exit_2
-
-
-EXIT: Final = _trampoline()[1]
-EXIT_2: Final = _trampoline()[2]
-
-
-def jump_to(address: int) -> bytes:
-    """Return 14 bytes that jump to any address and change no register: `jmp [rip]`, pointer."""
-    return b"\xff\x25\0\0\0\0" + address.to_bytes(8, "little")
 
 
 def refused_instructions(code: bytes, address: int) -> list[Instruction]:
@@ -356,10 +277,10 @@ class NativeProgram:
     ) -> list[tuple[tuple[int, ...], int, tuple[int, ...], dict[int, bytes], bool]]:
         for region in self.regions:
             _map(region.address, region.data, _PROTECTION[region.access])
-        code, _, _ = _trampoline()
+        code, _, _ = trampoline()
         _map(TRAMPOLINE_BASE, code, _READ | _EXECUTE)
-        _map(FRAME_BASE, bytes(_FRAME_SIZE), _READ | _WRITE)
-        frame = (ctypes.c_char * _FRAME_SIZE).from_address(FRAME_BASE)
+        _map(FRAME_BASE, bytes(FRAME_SIZE), _READ | _WRITE)
+        frame = (ctypes.c_char * FRAME_SIZE).from_address(FRAME_BASE)
         enter = ctypes.CFUNCTYPE(None)(TRAMPOLINE_BASE)
         everything = tuple(
             (region.address, len(region.data))
@@ -373,11 +294,11 @@ class NativeProgram:
             self._prepare(call, frame)
             enter()
             words = struct.unpack_from("<17Q", frame.raw)
-            halves = struct.unpack_from("<32Q", frame.raw, _XMM)
+            halves = struct.unpack_from("<32Q", frame.raw, XMM)
             xmm = tuple(halves[2 * n] | halves[2 * n + 1] << 64 for n in range(16))
             reads = everything if call.reads is None else call.reads
             memory = {address: self._peek(address, size) for address, size in reads}
-            second = frame.raw[_EXIT] == 1
+            second = frame.raw[EXIT_MARK] == 1
             results.append((words[:16], words[16], xmm, memory, second))
         return results
 
@@ -392,9 +313,10 @@ class NativeProgram:
         xmm = [*call.xmm, *(0 for _ in range(16 - len(call.xmm)))]
         # glibc needs its own FS base back in every call; the trampoline restores it.
         struct.pack_into("<18Q", frame, 0, *registers, flags | 0x202, call.address)
-        struct.pack_into("<2Q", frame, _GS, call.gs_base, call.fs_base)
+        struct.pack_into("<2Q", frame, GUEST_GS, call.gs_base, call.fs_base)
+        frame[USE_BASES] = b"\1" if call.fs_base or call.gs_base else b"\0"
         for number, value in enumerate(xmm):
-            struct.pack_into("<2Q", frame, _XMM + 16 * number, value & _MASK64, value >> 64)
+            struct.pack_into("<2Q", frame, XMM + 16 * number, value & _MASK64, value >> 64)
 
     def _region_of(self, address: int, size: int) -> Region:
         for region in self.regions:
