@@ -70,9 +70,9 @@ REFUSED_MNEMONICS: Final = frozenset(
         *(
             "SYSCALL",
             "SYSENTER",
-            "SYSRETD",
+            "SYSRET",
             "SYSRETQ",
-            "SYSEXITD",
+            "SYSEXIT",
             "SYSEXITQ",
             "INT",
             "INT1",
