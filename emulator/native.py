@@ -67,17 +67,8 @@ REFUSED_MNEMONICS: Final = frozenset(
         *("CLI", "STI", "HLT", "CLTS", "INVD", "WBINVD", "INVLPG", "INVPCID"),
         *("RDMSR", "WRMSR", "XSETBV", "SWAPGS", "IRET", "IRETD", "IRETQ"),
         *("LGDT", "LIDT", "LLDT", "LTR", "LMSW", "SGDT", "SIDT", "SLDT", "STR", "SMSW"),
-        *(
-            "SYSCALL",
-            "SYSENTER",
-            "SYSRET",
-            "SYSRETQ",
-            "SYSEXIT",
-            "SYSEXITQ",
-            "INT",
-            "INT1",
-            "INT3",
-        ),
+        *("SYSCALL", "SYSENTER", "SYSRET", "SYSRETQ", "SYSEXIT", "SYSEXITQ"),
+        *("INT", "INT1", "INT3"),
         *("WRFSBASE", "WRGSBASE", "MONITOR", "MWAIT", "VMCALL", "VMMCALL"),
     }
 )
