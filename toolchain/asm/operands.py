@@ -9,6 +9,7 @@ from toolchain.asm.errors import AsmError
 
 if TYPE_CHECKING:
     from toolchain.asm.registers import Reg
+    from toolchain.layout.data import Data
 
 V = TypeVar("V", bound=int, covariant=True)
 
@@ -133,7 +134,7 @@ def mem8(
     base: Reg | None,
     disp: int = 0,
     *,
-    ref: Region,
+    ref: Region | Data,
     index: Reg | None = None,
     scale: int = 1,
     segment: Reg | None = None,
@@ -147,7 +148,7 @@ def mem16(
     base: Reg | None,
     disp: int = 0,
     *,
-    ref: Region,
+    ref: Region | Data,
     index: Reg | None = None,
     scale: int = 1,
     segment: Reg | None = None,
@@ -161,7 +162,7 @@ def mem32(
     base: Reg | None,
     disp: int = 0,
     *,
-    ref: Region,
+    ref: Region | Data,
     index: Reg | None = None,
     scale: int = 1,
     segment: Reg | None = None,
@@ -175,7 +176,7 @@ def mem64(
     base: Reg | None,
     disp: int = 0,
     *,
-    ref: Region,
+    ref: Region | Data,
     index: Reg | None = None,
     scale: int = 1,
     segment: Reg | None = None,
@@ -189,7 +190,7 @@ def mem128(
     base: Reg | None,
     disp: int = 0,
     *,
-    ref: Region,
+    ref: Region | Data,
     index: Reg | None = None,
     scale: int = 1,
     segment: Reg | None = None,

@@ -1,0 +1,277 @@
+"""Random bytes for the node: ChaCha20 with fast key erasure (decision 29).
+
+A refill makes four blocks from the key; the first 32 bytes become the next key at once, so nobody
+who reads the memory later can tell what was served before. Served bytes are zeroed.
+"""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.chacha20 import chacha20_block
+from firmware.layouts.crypto import (
+    BUFFER_OUT,
+    CHACHA_BLOCK_BYTES,
+    CHACHA_CONSTANTS,
+    CHACHA_KEY_BYTES,
+    DRBG,
+    DRBG_POOL_BYTES,
+    Drbg,
+)
+from firmware.layouts.node import CLOCK, NETWORK, Clock, Network
+from toolchain.asm import (
+    AL,
+    CF,
+    EAX,
+    EBX,
+    ECX,
+    EDX,
+    NZ,
+    R8D,
+    R9,
+    R9D,
+    R12,
+    R13,
+    R13D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    In,
+    Out,
+    Reg32,
+    Reg64,
+    Z,
+    mem64,
+    routine,
+)
+from toolchain.layout.data import Table
+
+RDRAND_BIT = 30
+"""CPUID.1:ECX bit 30 (SDM volume 1, 7.3.17)."""
+RDRAND_TRIES = 10
+"""SDM volume 1, 7.3.17.1: ten tries, then the source counts as broken."""
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[Drbg.pool],
+    writes=[Drbg],
+    calls=[chacha20_block],
+    saves=[R12, R13],
+    source="decision 29; RFC 8439 2.3",
+)
+def drbg_refill(a: Asm) -> None:
+    """Fill the pool and replace the key by its first 32 bytes."""
+    state = Drbg.at(R12)
+    filled = R13D
+    a.lea(R12, DRBG.address)
+    for n in range(2):  # unrolled: two quadwords of constants
+        word = int.from_bytes(CHACHA_CONSTANTS[8 * n : 8 * n + 8], "little")
+        a.mov(RAX, word)
+        a.mov(state.constants.m64(8 * n), RAX)
+    a.mov(state.counter, 0)
+    a.xor(filled, filled)
+    with a.loop() as block:
+        a.mov(RSI, R12)
+        a.lea(RDI, state.pool.m8(index=R13))
+        a.call(chacha20_block)
+        a.inc(state.counter)
+        a.add(filled, CHACHA_BLOCK_BYTES)
+        a.cmp(filled, DRBG_POOL_BYTES)
+        a.again(B, block)
+    a.xor(EDX, EDX)
+    for n in range(CHACHA_KEY_BYTES // 8):  # unrolled: the new key leaves the pool
+        a.mov(RAX, state.pool.m64(8 * n))
+        a.mov(state.key.m64(8 * n), RAX)
+        a.mov(state.pool.m64(8 * n), RDX)
+    a.mov(state.available, DRBG_POOL_BYTES - CHACHA_KEY_BYTES)
+    a.inc(state.refills)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "64 random bits")],
+    clobbers=CALLER_SAVED,
+    reads=[Drbg.available, Drbg.pool],
+    writes=[Drbg.available, Drbg.pool],
+    calls=[drbg_refill],
+    source="decision 29",
+)
+def drbg_u64(a: Asm) -> None:
+    """Serve eight random bytes."""
+    state = Drbg.at(RSI)
+    a.cmp(DRBG.it.available, 8)
+    with a.if_(B):
+        a.call(drbg_refill)
+    a.lea(RSI, DRBG.address)
+    offset = ECX
+    a.mov(offset, DRBG_POOL_BYTES)
+    a.sub(offset, state.available)
+    a.sub(state.available, 8)
+    a.mov(RAX, state.pool.m64(index=RCX))
+    a.xor(EDX, EDX)
+    a.mov(state.pool.m64(index=RCX), RDX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RDI, int, "where they go"), In(ECX, int, "bytes; 0 is allowed")],
+    clobbers=CALLER_SAVED,
+    reads=[Drbg.available, Drbg.pool],
+    writes=[Drbg.available, Drbg.pool, BUFFER_OUT],
+    calls=[drbg_refill],
+    saves=[RBX, R12],
+    source="decision 29",
+)
+def drbg_bytes(a: Asm, out: Reg64, length: Reg32) -> None:
+    """Serve any number of random bytes."""
+    state = Drbg.at(RDX)
+    left, target, count, offset = EBX, R12, R8D, R9
+    done = a.label("done")
+    a.mov(left, length)
+    a.mov(target, out)
+    with a.loop() as part:
+        a.test(left, left)
+        a.jz(done)
+        a.cmp(DRBG.it.available, 0)
+        with a.if_(Z):
+            a.call(drbg_refill)
+        a.lea(RDX, DRBG.address)
+        a.mov(R9D, DRBG_POOL_BYTES)
+        a.mov(count, state.available)
+        a.sub(R9D, count)
+        a.cmp(count, left)
+        a.cmov(A, count, left)
+
+        a.lea(RSI, state.pool.m8(index=offset))
+        a.mov(RDI, target)
+        a.mov(ECX, count)
+        a.rep_movsb()
+        a.mov(target, RDI)
+        # What was served is forgotten.
+        a.lea(RDI, state.pool.m8(index=offset))
+        a.mov(ECX, count)
+        a.xor(EAX, EAX)
+        a.rep_stosb()
+        a.sub(state.available, count)
+        a.sub(left, count)
+        a.jmp(part.top)
+    a.place(done)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RDI, int, "where 32 bytes go")],
+    outputs=[Out(CF, "1 = there are none")],
+    source="decision 29",
+)
+def entropy_none(a: Asm, out: Reg64) -> None:
+    """Report that this processor has no source of entropy."""
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RDI, int, "where 32 bytes go")],
+    outputs=[Out(CF, "1 = the source is broken")],
+    clobbers=[RAX, RCX, RDX],
+    writes=[BUFFER_OUT],
+    source="SDM volume 1, 7.3.17.1",
+)
+def entropy_rdrand(a: Asm, out: Reg64) -> None:
+    """Gather 32 bytes from RDRAND, ten tries for each quadword."""
+    offset, tries = EDX, ECX
+    got, broken = a.label("got"), a.label("broken")
+    a.xor(offset, offset)
+    with a.loop() as word:
+        a.mov(tries, RDRAND_TRIES)
+        with a.loop() as attempt:
+            a.rdrand(RAX)
+            a.jb(got)  # CF = 1: a valid number
+            a.dec(tries)
+            a.again(NZ, attempt)
+        a.jmp(broken)
+        a.place(got)
+        a.mov(mem64(out, index=RDX, ref=BUFFER_OUT), RAX)
+        a.add(offset, 8)
+        a.cmp(offset, CHACHA_KEY_BYTES)
+        a.again(B, word)
+    a.clc()
+    a.ret()
+    a.place(broken)
+    a.stc()
+    a.ret()
+
+
+ENTROPY_SOURCES = Table(
+    "entropy_sources",
+    2,
+    lambda: (entropy_none, entropy_rdrand),
+    "who gathers hardware entropy, by what CPUID says",
+)
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[Drbg.seed],
+    writes=[Drbg.key, Drbg.seed],
+    calls=[drbg_refill],
+    source="decision 29",
+)
+def drbg_mix(a: Asm) -> None:
+    """Mix the seed buffer into the key, and make both unrecoverable."""
+    state = Drbg.at(RSI)
+    a.lea(RSI, DRBG.address)
+    a.xor(EDX, EDX)
+    for n in range(CHACHA_KEY_BYTES // 8):  # unrolled: four quadwords
+        a.mov(RAX, state.seed.m64(8 * n))
+        a.xor(state.key.m64(8 * n), RAX)
+        a.mov(state.seed.m64(8 * n), RDX)
+    a.jmp(drbg_refill)
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[Network.mac, Clock.unix_time, Clock.boot_tsc, Drbg.source, ENTROPY_SOURCES],
+    writes=[Drbg.seed, Drbg.weak, Drbg.seeded, Drbg.source],
+    calls=[drbg_mix],
+    indirect=lambda: (entropy_none, entropy_rdrand),
+    saves=[RBX],
+    source="decision 29",
+)
+def drbg_seed(a: Asm) -> None:
+    """Gather entropy into the generator; may be repeated, which only adds."""
+    g = DRBG.it
+    # What tells nodes and boots apart comes first, so that hardware entropy meets a changed key.
+    a.rdtsc64()
+    a.mov(g.seed.m64(0), RAX)
+    a.mov(EAX, NETWORK.it.mac.m32(0))
+    a.mov(g.seed.m32(8), EAX)
+    a.movzx(EAX, NETWORK.it.mac.m16(4))
+    a.mov(g.seed.m32(12), EAX)
+    a.mov(RAX, CLOCK.it.unix_time)
+    a.mov(g.seed.m64(16), RAX)
+    a.mov(RAX, CLOCK.it.boot_tsc)
+    a.mov(g.seed.m64(24), RAX)
+    a.call(drbg_mix)
+
+    a.mov(EAX, 1)
+    a.xor(ECX, ECX)
+    a.cpuid()
+    a.shr(ECX, RDRAND_BIT)
+    a.and_(ECX, 1)
+    a.lea(RAX, ENTROPY_SOURCES.address)
+    a.mov(RAX, mem64(RAX, index=RCX, scale=8, ref=ENTROPY_SOURCES))
+    a.mov(g.source, RAX)
+    a.lea(RDI, g.seed.address)
+    a.call_indirect(g.source)
+    # A source that breaks half way still adds what it gave, but the node counts as weak.
+    a.set(B, AL)
+    a.movzx(EAX, AL)
+    a.mov(g.weak, EAX)
+    a.call(drbg_mix)
+    a.inc(g.seeded)
+    a.ret()

@@ -1,0 +1,39 @@
+"""The node's random generator (decision 29): ChaCha20 with fast key erasure."""
+
+from __future__ import annotations
+
+from toolchain.asm import Region
+from toolchain.layout import Global, Struct, bytes_, ptr, u32, u64
+
+CHACHA_BLOCK_BYTES = 64
+CHACHA_KEY_BYTES = 32
+CHACHA_CONSTANTS = b"expand 32-byte k"
+DRBG_POOL_BYTES = 256
+"""Four blocks a refill: 32 bytes become the next key, 224 are served."""
+SHA1_DIGEST_BYTES = 20
+SHA1_MESSAGE_MAX = 119
+"""Two blocks hold 119 bytes, the padding byte and the length; an accept key needs 60."""
+BASE64_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+BUFFER_IN = Region("the input buffer", "owned by the caller, as long as the length says")
+BUFFER_OUT = Region("the output buffer", "owned by the caller, as long as the contract says")
+
+
+class Drbg(Struct):
+    """State of the generator. Bytes that were served are gone: the pool holds zeros there."""
+
+    SIZE = 0x180
+    constants = bytes_(0x00, 16, "the ChaCha20 constants, written at every refill", align=16)
+    key = bytes_(0x10, CHACHA_KEY_BYTES, "replaced by every refill", align=16)
+    counter = u32(0x30, "block counter of the running refill")
+    nonce = bytes_(0x34, 12, "always zero: no key serves two refills", align=4)
+    pool = bytes_(0x40, DRBG_POOL_BYTES, "what can be served, at its end", align=16)
+    available = u32(0x140, "bytes of the pool not yet served")
+    seeded = u32(0x144, "times that entropy was mixed in; 0 = nothing random may be asked for")
+    weak = u32(0x148, "1 = no hardware entropy: fit for plaintext only (`entropy=weak`)")
+    refills = u64(0x150, "pools made since boot")
+    source = ptr(0x158, "the routine that gathers hardware entropy; chosen by CPUID")
+    seed = bytes_(0x160, CHACHA_KEY_BYTES, "what is about to be mixed in; zero otherwise", align=8)
+
+
+DRBG = Global("drbg", Drbg, "the node's random generator", align=64)

@@ -1,0 +1,139 @@
+"""The random generator: ChaCha20 by its RFC, fast key erasure, sources of entropy."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from emulator.models.crypto.chacha20 import key_stream
+from firmware.crypto.chacha20 import chacha20_block
+from firmware.crypto.drbg import drbg_bytes, drbg_seed, drbg_u64
+from firmware.layouts.crypto import DRBG, DRBG_POOL_BYTES
+from firmware.layouts.node import CLOCK, NETWORK
+from tests.support.lab import Lab
+
+LAB = Lab(drbg_seed, drbg_u64, drbg_bytes, chacha20_block)
+WITH_RDRAND, WITHOUT_RDRAND = (0, 0, 1 << 30, 0), (0, 0, 0, 0)
+
+
+def environment(cpuid=WITH_RDRAND, random=()):
+    return Environment(tsc=[0x1234_5678_9ABC_DEF0], on_cpuid=lambda *_: cpuid, random=random)
+
+
+def seed(cpuid=WITH_RDRAND, random=((True, 1), (True, 2), (True, 3), (True, 4)), mac=b"\x52\x54\0"):
+    LAB.reset()
+    LAB.g(NETWORK).mac[:] = mac.ljust(6, b"\x07")
+    LAB.g(CLOCK).unix_time = 1_796_000_000
+    LAB.call(drbg_seed, environment(cpuid, random))
+    return LAB.g(DRBG)
+
+
+# RFC 8439 2.3.2: key 00..1f, nonce 00:00:00:09:00:00:00:4a:00:00:00:00, counter 1.
+RFC_MATRIX = (
+    b"expand 32-byte k" + bytes(range(32)) + bytes.fromhex("01000000 000000090000004a00000000")
+)
+RFC_BLOCK = bytes.fromhex(
+    "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+    "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"
+)
+
+
+def test_chacha20_block_rfc_8439_vector():
+    matrix, out = LAB.machine.alloc(64), LAB.machine.alloc(64)
+    LAB.machine.write(matrix, RFC_MATRIX)
+    LAB.call(chacha20_block, matrix=matrix, out=out)
+    assert LAB.machine.read(out, 64) == RFC_BLOCK
+    assert key_stream(RFC_MATRIX) == RFC_BLOCK
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(min_size=64, max_size=64))
+def test_chacha20_block_any_matrix_matches_model(matrix):
+    LAB.reset()
+    where, out = LAB.machine.alloc(64, align=1) + 1, LAB.machine.alloc(80) + 3
+    LAB.machine.write(where, matrix)
+    LAB.call(chacha20_block, matrix=where, out=out)
+
+
+def test_drbg_seed_with_rdrand_is_strong():
+    drbg = seed()
+    assert drbg.weak == 0
+    assert drbg.seeded == 1
+    assert drbg.source == LAB.image.address("entropy_rdrand")
+    assert bytes(drbg.seed) == bytes(32), "what was gathered must not stay in memory"
+
+
+def test_drbg_seed_without_rdrand_is_weak():
+    drbg = seed(WITHOUT_RDRAND, ())
+    assert drbg.weak == 1
+    assert drbg.seeded == 1
+    assert drbg.source == LAB.image.address("entropy_none")
+
+
+def test_drbg_seed_retries_rdrand_nine_times():
+    drbg = seed(random=[(False, 0)] * 9 + [(True, n) for n in range(4)])
+    assert drbg.weak == 0
+
+
+@pytest.mark.parametrize("good", range(4))
+def test_drbg_seed_broken_rdrand_is_weak_but_keeps_what_it_gave(good):
+    answers = [(True, 7)] * good + [(False, 0)] * 10
+    drbg = seed(random=answers)
+    assert drbg.weak == 1
+    key = bytes(drbg.key)
+    assert (key == bytes(seed(WITHOUT_RDRAND, ()).key)) == (good == 0)
+
+
+def test_drbg_seed_address_and_earlier_state_change_the_key():
+    one = bytes(seed().key)
+    other = bytes(seed(mac=b"\x52\x54\1").key)
+    again = seed()
+    assert bytes(again.key) == one, "the same inputs give the same key"
+    assert one != other
+    LAB.call(drbg_seed, environment(random=((True, 1), (True, 2), (True, 3), (True, 4))))
+    assert again.seeded == 2
+    assert bytes(again.key) != one
+
+
+def test_drbg_u64_serves_each_bit_once_and_forgets_it():
+    drbg = seed()
+    drbg.available = 0
+    served = [LAB.call(drbg_u64).outputs["rax"] for _ in range(60)]
+    assert len(set(served)) == 60
+    start = DRBG_POOL_BYTES - drbg.available
+    assert bytes(drbg.pool[:start]) == bytes(start)
+    assert drbg.refills == 5  # two by seeding, then 28 numbers in a pool
+
+
+def test_drbg_refill_replaces_the_key_by_unserved_bytes():
+    drbg = seed()
+    before = bytes(drbg.key)
+    drbg.available = 0
+    got = LAB.call(drbg_u64).outputs["rax"]
+    stream = key_stream(b"expand 32-byte k" + before + bytes(16))
+    assert bytes(drbg.key) == stream[:32]
+    assert got == int.from_bytes(stream[32:40], "little")
+    assert bytes(drbg.pool[:40]) == bytes(40)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    available=st.integers(0, DRBG_POOL_BYTES - 32),
+    length=st.one_of(st.sampled_from([0, 1, 7, 8, 223, 224, 225, 500]), st.integers(0, 600)),
+)
+def test_drbg_bytes_any_length_any_pool(available, length):
+    drbg = seed()
+    drbg.available = available
+    out = LAB.machine.alloc(600)
+    LAB.call(drbg_bytes, out=out, length=length)
+    LAB.call(drbg_u64)
+
+
+def test_drbg_bytes_are_the_same_stream_as_numbers():
+    seed()
+    out = LAB.machine.alloc(16)
+    LAB.call(drbg_bytes, out=out, length=16)
+    got = LAB.machine.read(out, 16)
+    seed()
+    numbers = [LAB.call(drbg_u64).outputs["rax"] for _ in range(2)]
+    assert got == b"".join(n.to_bytes(8, "little") for n in numbers)
