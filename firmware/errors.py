@@ -53,6 +53,17 @@ def site(layer: Layer, number: int, name: str, meaning: str) -> Site:
     return made
 
 
+# firmware/nic
+NIC_UNSUPPORTED = site(Layer.NIC, 1, "unsupported", "the PCI function is no virtio-net device")
+NIC_RESET_STUCK = site(Layer.NIC, 2, "reset_stuck", "the device does not read back status 0")
+NIC_QUEUE = site(
+    Layer.NIC, 3, "queue", "a queue is missing, too long or of an odd size; detail = entries"
+)
+NIC_FEATURES = site(Layer.NIC, 4, "features", "the device refuses the features it must accept")
+NIC_BAR = site(Layer.NIC, 5, "bar", "a register structure lies outside what can be reached")
+NIC_RING = site(Layer.NIC, 6, "ring", "used.idx is ahead of what was given; detail = difference")
+
+
 def describe(error: int) -> str:
     """Return an error as text for people."""
     if error == 0:
