@@ -50,7 +50,7 @@ class TcpStack:
 
     def __init__(self, world: World, send: Callable[[Ipv4], None]) -> None:
         self.world = world
-        self.listeners: dict[int, Listener] = {}
+        self.listeners: dict[tuple[bytes | None, int], Listener] = {}
         self.connections: dict[tuple[bytes, int, bytes, int], Connection] = {}
         self.in_filter: SegmentFilter | None = None
         self.out_filter: SegmentFilter | None = None
@@ -64,17 +64,19 @@ class TcpStack:
         port: int,
         accept: Callable[[Connection], None],
         config: TcpConfig | None = None,
+        *,
+        address: bytes | None = None,
     ) -> Listener:
-        """Accept connections on a port of every address of the host."""
-        if port in self.listeners:
+        """Accept connections on a port of one address of the host, or of all that have no own."""
+        if (address, port) in self.listeners:
             raise ValueError(f"TCP port {port} has a listener already; close it first")
         listener = Listener(accept, config or TcpConfig())
-        self.listeners[port] = listener
+        self.listeners[address, port] = listener
         return listener
 
-    def close_port(self, port: int) -> None:
+    def close_port(self, port: int, address: bytes | None = None) -> None:
         """Stop listening; connections live on."""
-        del self.listeners[port]
+        del self.listeners[address, port]
 
     def connect(
         self,
@@ -134,7 +136,8 @@ class TcpStack:
                 connection.receive(segment)
                 return
             connection.vanish()
-        listener = self.listeners.get(segment.dst_port)
+        port = segment.dst_port
+        listener = self.listeners.get((dst, port)) or self.listeners.get((None, port))
         if listener is not None and opening:
             listener.syns.append((self.world.now_ns, segment))
             if listener.silent:

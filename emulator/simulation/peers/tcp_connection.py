@@ -200,6 +200,8 @@ class Connection(ConnectionCore):
             sender.acknowledge(ack, self.stack.world.now_ns)
             self._tries = 0
             self._restart_timer()
+            if self.on_progress is not None:
+                self.on_progress()
         elif sender.flight and not segment.length and (news or window == sender.window):
             sender.duplicate()
         self._take_window(segment, window, ack)

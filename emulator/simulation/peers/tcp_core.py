@@ -29,7 +29,8 @@ class ConnectionCore:
     """Both halves of one connection, its timers and hooks, and what the application hears.
 
     Callbacks: `on_open()`, `on_data(bytes)`, `on_eof()` when the peer's FIN was read,
-    `on_close(reason)` once, when nothing more can happen.
+    `on_progress()` when the peer acknowledged something, `on_close(reason)` once, when nothing
+    more can happen.
 
     Hooks: `out_filter(segment)` returns the segments to send instead of one;
     `in_filter(segment)` returns the segment to believe, or None for "lost".
@@ -60,6 +61,7 @@ class ConnectionCore:
         self.on_data: Callable[[bytes], None] | None = None
         self.on_eof: Callable[[], None] | None = None
         self.on_close: Callable[[str], None] | None = None
+        self.on_progress: Callable[[], None] | None = None
         self.out_filter: OutFilter | None = None
         self.in_filter: InFilter | None = None
         self._peer_scale = 0

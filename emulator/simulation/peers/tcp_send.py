@@ -77,6 +77,11 @@ class Sender:
         return self._base + len(self._data)
 
     @property
+    def backlog(self) -> int:
+        """Bytes handed to us and not acknowledged."""
+        return len(self._data)
+
+    @property
     def flight(self) -> int:
         """Sequence space sent and not acknowledged."""
         return self.next - self.una

@@ -1,0 +1,173 @@
+"""The chat gateway on the virtual wire: the project's gateway core behind wsproto and our TCP.
+
+The core knows no I/O; here its clock is the world's, its randomness comes from the world's seed,
+and its actions become frames, close handshakes and resets.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from emulator.simulation.clock import NS_PER_MS, Alarm
+from emulator.simulation.peers.websocket import CLOSE, WebSocketPeer, WebSocketServer
+from pxe.gateway import Abort, Gateway, GatewayOptions, Send
+
+if TYPE_CHECKING:
+    from emulator.simulation.host import Host
+    from emulator.simulation.peers.tcp import TcpConfig
+    from emulator.simulation.world import World
+    from pxe.gateway import Action, Connection, GatewayEvent
+
+# A close frame without a body, as RFC 6455 section 7.4.1 calls it.
+EMPTY_CLOSE = 1005
+# Bytes that may wait in TCP before the core keeps further messages, as a socket buffer would.
+HIGH_WATER = 65_536
+
+
+class WorldClock:
+    """The gateway's milliseconds, read from virtual time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now_ms(self) -> int:
+        """Return virtual time in whole milliseconds."""
+        return self._world.now_ns // NS_PER_MS
+
+
+class GatewayPeer:
+    """A gateway that listens on one host; `core` holds its sessions and its controls.
+
+    After calling a control of `core`, call `flush`, which carries its actions out.
+
+    Args:
+        host: where it listens.
+        port: TCP port.
+        options: settings of the gateway.
+        address: only this address of the host; None means all.
+        config: TCP settings.
+        core: sessions shared with another gateway, as the resume host shares them with the main
+            host; None makes a core of its own.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        port: int,
+        options: GatewayOptions,
+        *,
+        address: bytes | None = None,
+        config: TcpConfig | None = None,
+        core: GatewayCore | None = None,
+    ) -> None:
+        self.world = host.world
+        self.shared = core or GatewayCore(host.world, options)
+        self.core = self.shared.core
+        self.events = self.shared.events
+        self.server = WebSocketServer(host.tcp, port, self._accept, config=config, address=address)
+
+    def flush(self) -> None:
+        """Carry out what the core wants done now and set the next deadline."""
+        self.shared.flush()
+
+    def peer_of(self, shard: int) -> WebSocketPeer:
+        """Return the newest open connection of a shard.
+
+        Raises:
+            LookupError: the shard has none; the text lists those that have.
+        """
+        live = {
+            connection.shard: peer
+            for connection, peer in self.shared.peers.values()
+            if connection.shard is not None and not connection.closing
+        }
+        if shard not in live:
+            raise LookupError(f"shard {shard} has no open connection; open: {sorted(live)}")
+        return live[shard]
+
+    def _accept(self, peer: WebSocketPeer) -> None:
+        peer.on_open = lambda: self.shared.open(peer)
+
+
+class GatewayCore:
+    """One gateway core, its connections on the wire, and its timer."""
+
+    def __init__(self, world: World, options: GatewayOptions) -> None:
+        self.events: list[GatewayEvent] = []
+        self.peers: dict[int, tuple[Connection, WebSocketPeer]] = {}
+        self.core = Gateway(
+            options,
+            clock=WorldClock(world),
+            rng=random.Random(world.random.getrandbits(64)),
+            observer=self.events.append,
+        )
+        self._world = world
+        self._alarm = Alarm(world.events, self._due)
+        self._flushing = False
+
+    def open(self, peer: WebSocketPeer) -> None:
+        """Join an accepted WebSocket to a new connection of the core."""
+        upgrade = peer.upgrade
+        if upgrade is None:
+            raise RuntimeError("a WebSocket opened without an upgrade request")
+        agent = upgrade.headers.get("user-agent")
+        connection = self.core.open(upgrade.target, user_agent=agent, host=upgrade.host)
+        self.peers[connection.number] = (connection, peer)
+
+        def message(data: str | bytes) -> None:
+            connection.feed(data)
+            self.flush()
+
+        def lost(code: int | None) -> None:
+            connection.lost(code)
+            self.peers.pop(connection.number, None)
+            self.flush()
+
+        peer.on_message = message
+        peer.on_lost = lost
+        peer.tcp.on_progress = lambda: self._drain(connection, peer)
+        self.flush()
+
+    def flush(self, *, soonest_ns: int = 0) -> None:
+        """Carry out queued actions and set the next deadline, not sooner than `soonest_ns`."""
+        if self._flushing:
+            return
+        self._flushing = True
+        try:
+            while dirty := self.core.take_dirty():
+                for connection in dirty:
+                    entry = self.peers.get(connection.number)
+                    if entry is not None:
+                        self._drain(*entry)
+        finally:
+            self._flushing = False
+        deadline_ms = self.core.next_deadline()
+        if deadline_ms is None:
+            self._alarm.stop()
+        else:
+            self._alarm.set_after(max(soonest_ns, deadline_ms * NS_PER_MS - self._world.now_ns))
+
+    def _due(self) -> None:
+        self.core.run_timers(self._world.now_ns // NS_PER_MS)
+        # Its clock has whole milliseconds: within this one there is nothing left to do.
+        self.flush(soonest_ns=NS_PER_MS)
+
+    @staticmethod
+    def _drain(connection: Connection, peer: WebSocketPeer) -> None:
+        """Write what the connection queued, unless TCP is still busy with earlier messages."""
+        if peer.tcp.sender.backlog < HIGH_WATER:
+            for action in connection.drain():
+                _perform(peer, action)
+
+
+def _perform(peer: WebSocketPeer, action: Action) -> None:
+    if isinstance(action, Send):
+        peer.send(action.data)
+    elif isinstance(action, Abort):
+        peer.abort()
+    elif action.code == EMPTY_CLOSE:
+        peer.frame(CLOSE)
+        peer.tcp.close()
+    else:
+        peer.close(action.code, action.reason)

@@ -1,0 +1,163 @@
+"""The gateway on the wire against a client of the `websockets` library, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emulator.simulation.clock import NS_PER_MS, NS_PER_S
+from emulator.simulation.peers.gateway import GatewayPeer
+from pxe.gateway import GatewayOptions, LoadOptions, parse_script
+
+
+def gateway_on(pair, **options) -> GatewayPeer:
+    return GatewayPeer(pair.peer, 80, GatewayOptions(**options))
+
+
+def connect(shard, seconds: float = 1) -> Any:
+    client = shard.dial()
+    client.run(seconds)
+    assert shard.session
+    return client
+
+
+def test_hello_identify_ready(pair, shard_of):
+    gateway = gateway_on(pair, guilds_per_shard=3)
+    shard = shard_of(pair)
+    connect(shard)
+    assert shard.ops[0] == 10
+    assert shard.dispatches == [
+        (1, "READY"), (2, "GUILD_CREATE"), (3, "GUILD_CREATE"), (4, "GUILD_CREATE"),
+    ]  # fmt: skip
+    assert [event.name for event in gateway.events] == ["connect", "identify", "ready"]
+
+
+def test_a_client_that_never_beats_is_closed_4009_in_virtual_time(pair, shard_of):
+    gateway_on(pair, heartbeat_interval_ms=40_000)
+    client = connect(shard_of(pair))
+    client.run(58)
+    assert client.protocol.close_code is None
+    client.run(3)
+    assert client.protocol.close_code == 4009
+
+
+def test_beats_are_acknowledged(pair, shard_of):
+    gateway = gateway_on(pair, heartbeat_interval_ms=10_000)
+    shard = shard_of(pair)
+    client = connect(shard)
+    for _ in range(5):
+        shard.say(1, shard.sequence)
+        client.run(10)
+    assert shard.ops.count(11) == 5
+    assert gateway.core.stats().shards[0].heartbeats == 5
+    assert client.protocol.close_code is None
+
+
+def test_cut_off_and_resumed_without_loss(pair, shard_of):
+    gateway = gateway_on(pair)
+    shard = shard_of(pair)
+    connect(shard)
+    gateway.peer_of(0).abort()
+    shard.client.run()
+    for number in range(5):
+        gateway.core.dispatch(0, "TEST", {"number": number})
+    shard.dial(resume=True).run()
+    assert [sequence for sequence, _ in shard.dispatches] == [1, 2, 3, 4, 5, 6, 7, 8, 8]
+    assert shard.dispatches[-1][1] == "RESUMED"
+
+
+@pytest.mark.parametrize(
+    ("control", "code"),
+    [
+        (lambda core: core.kick(0, 4004), 4004),
+        (lambda core: core.kick(0, 1005), 1005),
+        (lambda core: core.abort(0), 1006),
+        (lambda core: core.restart(), 1006),
+    ],
+)
+def test_controls_end_connections(pair, shard_of, control, code):
+    gateway = gateway_on(pair)
+    shard = shard_of(pair)
+    client = connect(shard)
+    control(gateway.core)
+    gateway.flush()
+    client.run()
+    if code == 1006:
+        assert client.tcp.close_reason == "reset"
+    else:
+        assert client.protocol.close_code == code
+    assert gateway.core.stats().open_connections == 0
+    with pytest.raises(LookupError, match=r"shard 0 has no open connection; open: \[\]"):
+        gateway.peer_of(0)
+
+
+def test_a_stalled_shard_hears_nothing_until_released(pair, shard_of):
+    gateway = gateway_on(pair)
+    shard = shard_of(pair)
+    client = connect(shard)
+    gateway.core.stall(0)
+    shard.say(1, 1)
+    client.run(5)
+    assert 11 not in shard.ops
+    gateway.core.release(0)
+    gateway.flush()
+    client.run()
+    assert 11 in shard.ops
+
+
+def test_a_script_runs_in_virtual_time(pair, shard_of):
+    gateway_on(pair, script=parse_script([{"on": "ready", "do": "reconnect", "after_ms": 3000}]))
+    shard = shard_of(pair)
+    client = connect(shard)
+    client.run(1)
+    assert 7 not in shard.ops
+    client.run(2)
+    assert 7 in shard.ops
+
+
+@pytest.mark.parametrize("faults", ["", "drop p=0.01; reorder p=0.01 by=3ms; duplicate p=0.01"])
+def test_load_arrives_complete_and_in_order(pair_of, shard_of, faults):
+    pair = pair_of(3, faults)
+    gateway = GatewayPeer(
+        pair.peer, 80,
+        GatewayOptions(shards=4, max_concurrency=4, load=LoadOptions(rate=400)),
+    )  # fmt: skip
+    shards = [shard_of(pair, number, 4) for number in range(4)]
+    for shard in shards:
+        shard.dial()
+    pair.world.run_for(10 * NS_PER_S)
+    stats = gateway.core.stats()
+    pair.world.run_for(5 * NS_PER_S)
+    for shard in shards:
+        sequences = [sequence for sequence, _ in shard.dispatches]
+        assert sequences == list(range(1, len(sequences) + 1))
+        assert sequences[-1] >= stats.shards[shard.number].sequence > 500
+
+
+def test_a_slow_reader_makes_messages_wait_in_the_core(pair, shard_of):
+    gateway = gateway_on(pair)
+    shard = shard_of(pair)
+    client = connect(shard)
+    client.tcp.pause()
+    for _ in range(400):
+        gateway.core.dispatch(0, "BIG", {"x": "y" * 2000})
+        gateway.flush()
+        pair.world.run_for(NS_PER_MS)
+    assert gateway.peer_of(0).tcp.sender.backlog < 80_000
+    client.tcp.resume()
+    pair.world.run_for(20 * NS_PER_S)
+    assert len(shard.dispatches) == 403
+
+
+def test_equal_seeds_give_equal_sessions(pair_of, shard_of):
+    def run(seed: int) -> tuple[str, str]:
+        pair = pair_of(seed, "drop p=0.02")
+        gateway_on(pair, load=LoadOptions(rate=50))
+        shard = shard_of(pair)
+        shard.dial()
+        pair.world.run_for(5 * NS_PER_S)
+        return shard.session, str(pair.world.digest())
+
+    first, again, other = run(1), run(1), run(2)
+    assert first[0] == again[0] != other[0]
