@@ -37,3 +37,14 @@ class Drbg(Struct):
 
 
 DRBG = Global("drbg", Drbg, "the node's random generator", align=64)
+
+
+class Sha1(Struct):
+    """Work space of the one SHA-1 that runs at a time."""
+
+    SIZE = 0xC0
+    state = bytes_(0x00, SHA1_DIGEST_BYTES, "the five words, host order", align=4)
+    blocks = bytes_(0x20, 128, "the padded message: one or two blocks", align=8)
+
+
+SHA1 = Global("sha1", Sha1, "work space of SHA-1", align=64)
