@@ -1,0 +1,71 @@
+"""The log: what a line looks like, and when it is dropped."""
+
+from emulator.effects import World, model
+from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
+from firmware.layouts.log import CODES, LOG, LOG_RING, LOG_RING_BYTES, Kind, LogCode, Render
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import ShardContext
+
+DRAIN_BURSTS = 4
+
+
+def log(w: World, code: LogCode, shard: int | None, *values: int) -> None:
+    """Write a line with as many values as it has keys; the others are 0."""
+    given = [*values, 0, 0, 0, 0][:4]
+    log_write(w, shard or 0, code, *given)
+
+
+def _ms(w: World, cycles: int) -> int:
+    per_ms = w.g(CLOCK).tsc_cycles_per_ms
+    return cycles % 2**64 // per_ms if per_ms else 0
+
+
+def _text(w: World, kind: Kind, value: int) -> str:
+    if kind.render == Render.HEX:
+        return f"{value:#x}"
+    if kind.render == Render.IP:
+        return ".".join(str(octet) for octet in value.to_bytes(8, "little")[:4])
+    if kind.render == Render.MS:
+        return str(_ms(w, value))
+    if kind.names is not None and value in kind.names._value2member_map_:
+        return kind.names(value).name.lower()
+    return str(value)
+
+
+@model
+def log_write(
+    w: World, shard: int, code: int, first: int, second: int, third: int, fourth: int
+) -> None:
+    """Render the line; all of it goes into the ring, or the drop is counted."""
+    entry, log = CODES[code], w.g(LOG)
+    if entry.level < log.level:
+        return
+    parts = [f"t={_ms(w, w.g(CORE).now - w.g(CLOCK).boot_tsc)} level={entry.level.name.lower()}"]
+    if shard:
+        parts.append(f"shard={w.view(ShardContext, shard).shard_id}")
+    parts.append(f"code={entry.name}")
+    values = (first, second, third, fourth)
+    parts += [f"{key}={_text(w, kind, v)}" for (key, kind), v in zip(entry.fields, values)]  # noqa: B905 - unused values are not printed
+    line = (" ".join(parts) + "\n").encode()
+    if (log.head - log.tail) % 2**64 + len(line) > LOG_RING_BYTES:
+        log.dropped += 1
+        return
+    ring = w.address(LOG_RING)
+    for n, byte in enumerate(line):
+        w.write(ring + (log.head + n) % LOG_RING_BYTES, bytes([byte]))
+    log.head += len(line)
+
+
+@model
+def log_drain(w: World) -> None:
+    """Up to four times: when the port is empty, give it a burst of what waits."""
+    log, ring = w.g(LOG), w.address(LOG_RING)
+    for _ in range(DRAIN_BURSTS):
+        if not w.port_in(COM1 + LINE_STATUS) & HOLDING_EMPTY:
+            return
+        for _ in range(max(1, log.burst)):
+            if log.tail == log.head:
+                return
+            at = log.tail % LOG_RING_BYTES
+            log.tail += 1
+            w.port_out(COM1, w.u8(ring + at))

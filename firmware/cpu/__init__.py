@@ -1,0 +1,1 @@
+"""The processor: set-up, faults, clock, idling, watchdog, the serial port."""

@@ -1,0 +1,151 @@
+"""`log_write` and `log_drain`: every kind of field, every level, a full and a wrapping ring."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.layouts import log as layout
+from firmware.layouts.log import CODES, DEC, LOG, LOG_RING, LOG_RING_BYTES, Level, code
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import ShardContext
+from firmware.log import log_drain, log_write
+from tests.support.lab import Lab
+
+LAB = Lab(log_write, log_drain)
+QUADS = st.one_of(
+    st.sampled_from([0, 1, 9, 10, 99, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1]),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 12),
+)
+
+
+def fresh(head=0, tail=0, level=Level.DEBUG):
+    state = LAB.g(LOG)
+    state.head, state.tail, state.dropped, state.level, state.burst = head, tail, 0, level, 16
+    LAB.g(CLOCK).tsc_cycles_per_ms = 1000
+    LAB.g(CLOCK).boot_tsc = 500
+    LAB.g(CORE).now = 123_500
+    return state
+
+
+def write(number, shard=0, values=(0, 0, 0, 0)):
+    first, second, third, fourth = values
+    LAB.call(
+        log_write, shard=shard, code=number, first=first, second=second, third=third, fourth=fourth
+    )
+
+
+def text(start, end):
+    ring = LAB.machine.read(LAB.image.address(LOG_RING), LOG_RING_BYTES)
+    return bytes(
+        ring[n % LOG_RING_BYTES] for n in range(start, start + (end - start) % 2**64)
+    ).decode()
+
+
+def by_name(name):
+    return next(c for c in CODES if c.name == name)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    number=st.integers(0, len(CODES) - 1),
+    values=st.tuples(QUADS, QUADS, QUADS, QUADS),
+    head=QUADS,
+    shard=st.booleans(),
+    cycles=st.sampled_from([0, 1, 1000, 2**40]),
+)
+def test_log_write_any_line_matches_model(number, values, head, shard, cycles):
+    state = fresh(head, head)
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    where = LAB.shard() if shard else 0
+    write(number, where, values)
+    assert re.fullmatch(
+        r"t=\d+ level=\w+( shard=\d+)? code=\S+( \S+=\S+)*\n", text(head, state.head)
+    )
+
+
+def test_log_write_line_reads_as_documented():
+    state = fresh()
+    shard = LAB.shard()
+    LAB.view(ShardContext, shard).shard_id = 7
+    write(by_name("shard.backoff"), shard, (0x0401_0002, 9, 2, 5000))
+    assert text(0, state.head) == (
+        "t=123 level=warn shard=7 code=shard.backoff error=0x4010002 tcp=failed tls=failed "
+        "delay_ms=5000\n"
+    )
+
+
+def test_log_write_address_is_dotted():
+    state = fresh()
+    write(
+        by_name("boot.cached_ack"), 0, (int.from_bytes(bytes([10, 0, 2, 255]), "little"), 300, 0, 0)
+    )
+    assert (
+        text(0, state.head)
+        == "t=123 level=info code=boot.cached_ack address=10.0.2.255 bytes=300\n"
+    )
+
+
+def test_log_write_unknown_member_is_a_number():
+    state = fresh()
+    write(by_name("shard.end"), 0, (77, 1, 0, 0))
+    assert " end=77 phase=resolve close=0\n" in text(0, state.head)
+
+
+def test_log_write_below_the_level_writes_nothing():
+    state = fresh(level=Level.ERROR)
+    write(by_name("boot.ready"))
+    assert state.head == 0
+    assert state.dropped == 0
+
+
+def test_log_write_full_ring_drops_the_whole_line_and_counts():
+    state = fresh(LOG_RING_BYTES - 40, 0)
+    write(by_name("boot.ready"))
+    assert (state.head, state.dropped) == (LOG_RING_BYTES - 40, 1)
+
+
+def test_log_write_line_that_just_fits_is_kept():
+    state = fresh()
+    write(by_name("boot.ready"))
+    size = state.head
+    for room, kept in ((size, True), (size - 1, False)):
+        state = fresh(5000 + LOG_RING_BYTES - room, 5000)
+        write(by_name("boot.ready"))
+        assert (state.head == 5000 + LOG_RING_BYTES) is kept
+        assert state.dropped == (not kept)
+
+
+@pytest.mark.parametrize("burst", [1, 16])
+@pytest.mark.parametrize("waiting", [0, 1, 15, 16, 17, 64, 100])
+def test_log_drain_sends_bursts_while_the_port_is_empty(burst, waiting):
+    state = fresh(LOG_RING_BYTES + waiting - 5, LOG_RING_BYTES - 5)
+    state.burst = burst
+    LAB.machine.write(LAB.image.address(LOG_RING), bytes(n % 251 for n in range(LOG_RING_BYTES)))
+    environment = Environment(on_port_in=lambda _port, _size: 0x60)
+    sent = []
+    environment.on_port_out = lambda _port, _size, value: sent.append(value)
+    LAB.call(log_drain, environment)
+    assert len(sent) == min(waiting, burst * 4)
+    assert state.head - state.tail == waiting - len(sent)
+    assert sent == [
+        n % LOG_RING_BYTES % 251 for n in range(LOG_RING_BYTES - 5, LOG_RING_BYTES - 5 + len(sent))
+    ]
+
+
+def test_log_drain_busy_port_is_left_alone():
+    state = fresh(10, 0)
+    LAB.call(log_drain, Environment(on_port_in=lambda _port, _size: 0))
+    assert state.tail == 0
+
+
+def test_code_refuses_what_the_line_cannot_hold():
+    with pytest.raises(ValueError, match="log code many has 5 fields; four registers carry values"):
+        code("many", Level.INFO, a=DEC, b=DEC, c=DEC, d=DEC, e=DEC)
+    with pytest.raises(ValueError, match=r"log code boot\.ready is declared twice; use the first"):
+        code("boot.ready", Level.INFO)
+    with pytest.raises(ValueError, match=f"can be 4[0-9][0-9] bytes long; {layout.LINE_MAX} fit"):
+        code("x" * 300, Level.INFO, a=DEC, b=DEC)
