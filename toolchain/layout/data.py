@@ -93,12 +93,14 @@ class Global(Data, Generic[S]):
         count: int = 1,
         init: bytes | None = None,
         align: int = 0,
+        readonly: bool = False,
     ) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "size", struct.SIZE * count)
         object.__setattr__(self, "init", init)
         object.__setattr__(self, "align", align or max(struct.ALIGN, 8))
-        object.__setattr__(self, "section", ".bss" if init is None else ".data")
+        section = ".bss" if init is None else ".rodata" if readonly else ".data"
+        object.__setattr__(self, "section", section)
         object.__setattr__(self, "doc", doc)
         object.__setattr__(self, "struct", struct)
         object.__setattr__(self, "count", count)

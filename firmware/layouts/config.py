@@ -1,0 +1,54 @@
+"""The configuration as the node sees it: one read-only page that `shardfw build` fills."""
+
+from __future__ import annotations
+
+from firmware.limits import PAGE, TOKEN_MAX
+from toolchain.layout import Global, Struct, bytes_, u8, u16, u32, u64
+
+CONFIG_MAGIC = 0x3146_4353
+"""`SCF1` in memory order."""
+HOST_MAX = 128
+PATH_MAX = 256
+
+
+class ConfigBlob(Struct):
+    """What the operator configured. Strings have a length and no terminator."""
+
+    SIZE = PAGE
+    magic = u32(0x000, "CONFIG_MAGIC; anything else stops the boot")
+    version = u32(0x004, "layout version, 1")
+    build_time = u64(0x008, "Unix seconds; the RTC is not believed before it")
+    build_id = bytes_(0x010, 20, "identifies the image")
+    global_total = u32(0x024, "shards of the whole bot")
+    local_start = u32(0x028, "first shard of this node")
+    local_count = u32(0x02C, "shards of this node, 1..SHARDS_MAX")
+    lease_ms = u64(0x030, "lease duration granted at boot; milliseconds; 0 = enforcement off")
+    intents = u32(0x038, "Gateway intents")
+    max_concurrency = u32(0x03C, "Identify keys, 1..PERMITS_MAX")
+    gateway_host_len = u32(0x040, "bytes")
+    gateway_path_len = u32(0x044, "bytes")
+    token_len = u32(0x048, "bytes")
+    gateway_port = u16(0x04C, "TCP port, host byte order")
+    diagnostics_port = u16(0x04E, "UDP port, host byte order; 0 = off")
+    profile = u8(0x050, "0 = discord")
+    log_level = u8(0x051, "lowest level that is written")
+    dhcp = u8(0x052, "1 = use DHCP; 0 = the static address below")
+    serial = u8(0x053, "1 = log to COM1")
+    static_ip = u32(0x054, "as on the wire")
+    static_netmask = u32(0x058, "as on the wire")
+    static_router = u32(0x05C, "as on the wire; 0 = none")
+    static_dns1 = u32(0x060, "as on the wire; 0 = none")
+    static_dns2 = u32(0x064, "as on the wire; 0 = none")
+    gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")
+    gateway_path = bytes_(0x100, PATH_MAX, "path and query of the upgrade request")
+    token = bytes_(0x200, TOKEN_MAX, "bot token")
+
+
+CONFIG = Global(
+    "config_blob",
+    ConfigBlob,
+    "the configuration; filled by the linker's overrides",
+    init=bytes(ConfigBlob.SIZE),
+    align=PAGE,
+    readonly=True,
+)
