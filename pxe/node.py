@@ -22,6 +22,7 @@ from pxe.qemu import (
     DirectBoot,
     MissingProgramError,
     MulticastNet,
+    Netdev,
     NicModel,
     NodeOptions,
     PxeBoot,
@@ -189,9 +190,9 @@ class Node(QemuProcess):
 
 
 class Hub(QemuProcess):
-    """DHCP, TFTP and the host at 10.0.2.2 for the nodes of one `MulticastNet`, without root."""
+    """DHCP, TFTP and the host at 10.0.2.2 for the nodes of one segment, without root."""
 
-    def __init__(self, group: MulticastNet, user: UserNet) -> None:
+    def __init__(self, group: Netdev, user: UserNet) -> None:
         """Prepare the hub of a segment.
 
         Args:

@@ -261,10 +261,11 @@ def build_command(options: NodeOptions, qmp: int) -> list[str]:
     return [*command, *options.boot.render(), *options.extra]
 
 
-def build_hub_command(group: MulticastNet, user: UserNet, qmp: int) -> list[str]:
+def build_hub_command(group: Netdev, user: UserNet, qmp: int) -> list[str]:
     """Return the argument list of a QEMU without a machine that joins a user network to a segment.
 
-    It gives the nodes of a `MulticastNet` DHCP, TFTP and the host at 10.0.2.2 without root.
+    It gives the nodes of a `MulticastNet`, or the one behind a relay, DHCP, TFTP and the host at
+    10.0.2.2 without root.
     """
     command = [require_program(QEMU, "qemu-system-x86"), "-machine", "none", "-nodefaults"]
     command += ["-display", "none", "-chardev", f"socket,id=qmp0,fd={qmp}"]
