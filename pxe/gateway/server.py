@@ -258,7 +258,6 @@ class GatewayServer:
             received = websocket.protocol.close_rcvd
             connection.lost(received.code if received else None)
             del self._outlets[connection.number]
-            outlet.stop()
             writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
@@ -328,11 +327,6 @@ class _Outlet:
                 self._ready.clear()
                 for action in self._connection.drain():
                     await self._perform(action)
-
-    def stop(self) -> None:
-        """Forget the timer of a close handshake that is over."""
-        if self._reaper is not None:
-            self._reaper.cancel()
 
     async def _perform(self, action: Action) -> None:
         if isinstance(action, Send):

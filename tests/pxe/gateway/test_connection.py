@@ -58,6 +58,15 @@ class TestUpgrade:
         texts = [inflate.decompress(action.data) for action in actions]
         assert [json.loads(text)["op"] for text in texts] == [10, 11]
 
+    def test_zlib_stream_keeps_its_context_between_messages(self, bench):
+        b = bench()
+        target = "/?v=10&encoding=json&compress=zlib-stream"
+        connection = b.gateway.open(target, user_agent="x", host="h")
+        connection.drain()
+        text = '{"op":1,"d":null}'
+        first, second = (connection.receive(text)[0].data for _ in range(2))
+        assert len(second) < len(first)
+
 
 class TestEnvelope:
     @pytest.mark.parametrize(
@@ -171,6 +180,15 @@ class TestRateLimit:
         b.clock.advance(59_999)
         client.send(1, None)
         assert client.code == 4008
+
+    @pytest.mark.parametrize("payload", ["{", '{"op":99,"d":null}'])
+    def test_session_survives_a_malformed_message(self, bench, payload):
+        b = bench()
+        client = b.ready()
+        client.send_raw(payload)
+        again = b.connect()
+        again.resume(client.ready()["session_id"], 1)
+        assert again.events() == [("RESUMED", 1)]
 
     def test_session_survives_4008(self, bench):
         b = bench()

@@ -129,3 +129,11 @@ class TestControls:
             b.gateway.dispatch(0, "A", "x" * 2_000)
         assert b.gateway.drain() == [(client.connection, Abort())]
         assert "slow_client" in [e.name for e in b.events]
+
+    def test_client_that_keeps_reading_is_never_slow(self, bench):
+        b = bench(max_queued_bytes=10_000)
+        client = b.ready()
+        for _ in range(20):
+            b.gateway.dispatch(0, "A", "x" * 2_000)
+            b.pump()
+        assert client.end is None

@@ -146,6 +146,13 @@ class TestIdentifyGate:
         later.identify()
         assert later.code == 4004
 
+    def test_daily_total_ends_sessions_without_a_connection_too(self, bench):
+        b = bench(session_start_total=1)
+        b.ready().connection.lost()
+        b.connect().identify()
+        with pytest.raises(LookupError, match="shard 0 has no session"):
+            b.gateway.dispatch(0, "A", {})
+
     def test_starts_return_after_24_hours(self, bench):
         b = bench(session_start_total=1)
         b.ready()
@@ -295,6 +302,36 @@ class TestResume:
         again = b.connect()
         again.resume(client.ready()["session_id"], 1)
         assert again.messages[-1]["op"] == 9
+
+    def test_resumed_session_does_not_expire_while_connected(self, bench):
+        b = bench(session_ttl_ms=10_000)
+        client = b.ready()
+        client.connection.lost()
+        b.advance(5_000)
+        again = b.connect()
+        again.resume(client.ready()["session_id"], 1)
+        b.advance(30_000)
+        assert b.gateway.dispatch(0, "A", {}) == 2
+
+    def test_future_sequence_does_not_end_a_session_in_use(self, bench):
+        b = bench()
+        client = b.ready()
+        other = b.connect()
+        other.resume(client.ready()["session_id"], 99)
+        assert other.code == 4007
+        b.gateway.dispatch(0, "A", {})
+        b.pump()
+        assert client.events()[-1] == ("A", 2)
+
+    def test_counted_sequence_is_the_newest_sessions(self, bench):
+        b = bench()
+        older = b.ready()
+        b.clock.advance(5_000)
+        b.gateway.dispatch(0, "A", {})
+        b.ready()
+        older.send(8, {"guild_id": "1"})
+        assert older.events()[-1] == ("GUILD_MEMBERS_CHUNK", 3)
+        assert b.stats().sequence == 1
 
     def test_second_session_of_a_shard_is_counted(self, bench):
         b = bench()
