@@ -12,6 +12,7 @@ from toolchain.asm.conditions import (
     LE,
     NB,
     NC,
+    NE,
     NO,
     NS,
     NZ,
@@ -21,7 +22,6 @@ from toolchain.asm.conditions import (
     E,
     G,
     L,
-    NE,
     O,
     S,
     Z,
@@ -50,4 +50,4 @@ __all__ = [
     "Mem128", "O", "Offset", "Out", "Region", "Routine", "S", "Z", "mem8", "mem16", "mem32",
     "mem64", "mem128", "routine",
 ]  # fmt: skip
-__all__ += registers.__all__  # noqa: PLE0605 - a literal list too
+__all__ += registers.__all__

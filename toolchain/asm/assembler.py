@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolchain.asm.conditions import Condition
 from toolchain.asm.encode import select
 from toolchain.asm.errors import AsmError
 from toolchain.asm.instructions import Instructions
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import iced_x86 as ix
 
+    from toolchain.asm.conditions import Condition
     from toolchain.asm.routine import Routine
 
 STACK = Region("the stack", "locals of the running routine")
@@ -291,9 +291,8 @@ class Asm(Instructions):
         start = self.closed_if[1]
         self._pending.remove(start)
         end = self._fresh("endelse")
-        if not self.lines[-1].labels or self.lines[-1].mnemonic not in TERMINATORS:
-            if self.lines[-1].mnemonic not in TERMINATORS or self._pending:
-                self._append("jmp", (), None, end)
+        if self.lines[-1].mnemonic not in TERMINATORS or self._pending:
+            self._append("jmp", (), None, end)
         self._pending.append(start)
         block = If(self, end)
         self._block(block)

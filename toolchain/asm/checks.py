@@ -22,7 +22,6 @@ from toolchain.asm.flow import (
     routine_outputs,
     routine_reads,
 )
-
 from toolchain.asm.registers import Convention
 
 if TYPE_CHECKING:

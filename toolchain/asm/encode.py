@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import iced_x86 as ix
@@ -11,7 +11,18 @@ import iced_x86 as ix
 from toolchain.asm.errors import AsmError
 from toolchain.asm.instructions import FORMS
 from toolchain.asm.operands import SIZE_WORDS, Mem
-from toolchain.asm.registers import CtrlReg, Reg, Reg8, Reg16, Reg32, Reg64, SegReg, Xmm, low32
+from toolchain.asm.registers import (
+    CtrlReg,
+    Reg,
+    Reg8,
+    Reg16,
+    Reg32,
+    Reg64,
+    SegReg,
+    Xmm,
+    low16,
+    low32,
+)
 
 _REG_KIND: dict[type, str] = {
     Reg8: "r8", Reg16: "r16", Reg32: "r32", Reg64: "r64", Xmm: "x", CtrlReg: "cr", SegReg: "seg",
@@ -34,23 +45,47 @@ _EXTRA: dict[tuple[str, int], tuple[tuple[str, tuple[str, ...], int], ...]] = {
     ("int", 16): (("INT_IMM8", ("i8",), 0),),
     ("call far", 16): (("CALL_M1616", ("m",), 4),),
 }
+# Forms beside those of the generated table: shorter ones that NASM takes outside 64-bit code.
+_ALSO: dict[str, tuple[tuple[str, tuple[str, ...], int], ...]] = {
+    "mov": (
+        ("MOV_AL_MOFFS8", ("al", "moffs"), 1),
+        ("MOV_AX_MOFFS16", ("ax", "moffs"), 2),
+        ("MOV_EAX_MOFFS32", ("eax", "moffs"), 4),
+        ("MOV_MOFFS8_AL", ("moffs", "al"), 1),
+        ("MOV_MOFFS16_AX", ("moffs", "ax"), 2),
+        ("MOV_MOFFS32_EAX", ("moffs", "eax"), 4),
+    ),
+}
+# A selector has 16 bits whatever the register; the shortest encoding names the mode's own width.
+_ACCUMULATORS = ("ax", "eax", "rax")
+_SELECTORS = ("ltr", "lldt", "lmsw", "verr", "verw")
+_ALSO |= {m: ((f"{m.upper()}_R32M16", ("rm32",), 2),) for m in _SELECTORS}
+# What `push imm` pushes is a word of the mode, as in NASM.
+_PUSH_ANY = ("r16", "r32", "r64", "rm16", "rm32", "rm64")
+_PUSHED = {16: ("PUSHW_", "PUSH_IMM16"), 32: ("PUSHD_",), 64: ("PUSHQ_",)}
 # NASM takes these in the other order of the same length; listed are iced's names it does not take.
 _NOT_CANONICAL = ("_R8_RM8", "_R16_RM16", "_R32_RM32", "_R64_RM64")
 _MR_FIRST = {"add", "adc", "sub", "sbb", "and", "or", "xor", "cmp", "mov"}
+_LOAD_FIRST = ("_XMMM128_XMM", "_XMMM64_XMM", "_XMMM32_XMM")
+_GENERAL_MOVQ = ("MOVQ_RM64_XMM", "MOVQ_XMM_RM64")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _rows(mnemonic: str, bits: int) -> tuple[tuple[ix.Code_, str, tuple[str, ...], int], ...]:
-    rows = _EXTRA.get((mnemonic, bits)) or FORMS.get(mnemonic, ())
+    rows = _EXTRA.get((mnemonic, bits)) or FORMS.get(mnemonic, ()) + _ALSO.get(mnemonic, ())
     found = []
     for name, kinds, size in rows:
+        if "moffs" in kinds and bits == 64:
+            continue
+        if mnemonic == "push" and kinds[0] not in _PUSH_ANY and not name.startswith(_PUSHED[bits]):
+            continue
         code = getattr(ix.Code, name)
         if ix.OpCodeInfo(code).is_available_in_mode(bits):
             found.append((code, name, kinds, size))
     return tuple(found)
 
 
-def _width(kinds: tuple[str, ...], ops: tuple[Any, ...]) -> int:
+def _width(kinds: tuple[str, ...], ops: tuple[Any, ...], bits: int) -> int:
     """Return the operand width in bits that a sign-extended imm8 grows to."""
     for kind, op in zip(kinds, ops, strict=True):
         if kind.startswith("rm"):
@@ -59,7 +94,7 @@ def _width(kinds: tuple[str, ...], ops: tuple[Any, ...]) -> int:
             return int(kind[1:])
         if isinstance(op, Mem):
             return op.size * 8
-    return 64
+    return bits
 
 
 def _signed(value: int, bits: int) -> int | None:
@@ -88,6 +123,8 @@ def _matches(kind: str, op: object, size: int, width: int) -> bool:
         own = _REG_KIND[type(op)]
         return kind == own or kind == "rm" + own[1:] or (kind == "xm" and own == "x")
     if isinstance(op, Mem):
+        if kind == "moffs":
+            return size == op.size and op.base is None and op.index is None
         if kind not in ("m", "xm") and not kind.startswith("rm"):
             return False
         return size == op.size or size not in (1, 2, 4, 8, 16) or op.size == 0
@@ -112,13 +149,17 @@ def _set_memory(ins: ix.Instruction, position: int, op: Mem[Any], bits: int) -> 
         if op.base is not None:
             ins.memory_base = op.base.id
         return
-    if op.base is not None:
-        ins.memory_base = op.base.id
-    if op.index is not None:
-        ins.memory_index = op.index.id
-        ins.memory_index_scale = op.scale
+    base, index, scale = op.base, op.index, op.scale
+    if base is None and index is not None and scale <= 2:
+        # Without a base the displacement takes four bytes; NASM writes [r*2] as [r+r].
+        base, index, scale = index, index if scale == 2 else None, 1
+    if base is not None:
+        ins.memory_base = base.id
+    if index is not None:
+        ins.memory_index = index.id
+        ins.memory_index_scale = scale
     ins.memory_displacement = op.disp & ((1 << 64) - 1)
-    if op.base is None:
+    if base is None:
         ins.memory_displ_size = 2 if bits == 16 else 8 if bits == 64 else 4
     else:
         ins.memory_displ_size = 1 if op.disp else 0
@@ -131,7 +172,7 @@ def _build(
 ) -> ix.Instruction:
     ins = ix.Instruction()
     ins.code = code
-    width = _width(kinds, ops)
+    width = _width(kinds, ops, bits)
     for n, (kind, op) in enumerate(zip(kinds, ops, strict=True)):
         if isinstance(op, Reg):
             ins.set_op_kind(n, ix.OpKind.REGISTER)
@@ -149,11 +190,21 @@ def _build(
     return ins
 
 
+_ENCODERS = {bits: ix.Encoder(bits) for bits in (16, 32, 64)}
+
+
 def encoded(ins: ix.Instruction, bits: int, ip: int = 0) -> bytes:
-    """Encode one instruction at address `ip`."""
-    encoder = ix.Encoder(bits)
-    encoder.encode(ins, ip)
-    return bytes(encoder.take_buffer())
+    """Encode one instruction at address `ip`.
+
+    Raises:
+        ValueError: No bytes stand for it, says iced-x86.
+    """
+    encoder = _ENCODERS[bits]
+    try:
+        encoder.encode(ins, ip)
+    finally:
+        got = bytes(encoder.take_buffer())  # also after a refusal, which leaves a part behind
+    return got
 
 
 def describe(op: object) -> str:
@@ -189,13 +240,53 @@ def _check_value(ops: tuple[Any, ...]) -> None:
     """Refuse an enum of another field: `mov [state], TcpState.X` into a ShardState."""
     if len(ops) < 2 or not isinstance(ops[0], Mem) or not isinstance(ops[1], int):
         return
-    wanted = ops[0].value
-    if issubclass(wanted, enum.Enum) and isinstance(ops[1], enum.Enum):
-        if not isinstance(ops[1], wanted):
-            raise AsmError(
-                f"{ops[0].ref!r} holds {wanted.__name__}, not {type(ops[1]).__name__}.{ops[1].name}",
-                f"use a member of {wanted.__name__}",
-            )
+    wanted, value = ops[0].value, ops[1]
+    if not issubclass(wanted, enum.Enum) or not isinstance(value, enum.Enum):
+        return
+    if not isinstance(value, wanted):
+        raise AsmError(
+            f"{ops[0].ref!r} holds {wanted.__name__}, not {type(value).__name__}.{value.name}",
+            f"use a member of {wanted.__name__}",
+        )
+
+
+def _late(mnemonic: str, name: str, kinds: tuple[str, ...], ops: tuple[Any, ...]) -> int:
+    """Tell whether NASM prefers another form of the same length."""
+    if kinds == ("ax", "i16"):
+        return 1
+    if not all(isinstance(op, Reg) for op in ops):
+        return int(name in _GENERAL_MOVQ)
+    if mnemonic in _MR_FIRST:
+        return int(name.endswith(_NOT_CANONICAL))
+    return int(name.endswith(_LOAD_FIRST))
+
+
+def _natural(mnemonic: str, ops: tuple[Any, ...], bits: int) -> tuple[Any, ...]:
+    """Return the operands as NASM encodes them where it takes others than were written."""
+    if not ops or not isinstance(ops[-1], (Reg, int)):
+        return ops
+    first, last = ops[0], ops[-1]
+    if mnemonic == "mov" and len(ops) == 2:
+        if bits == 64 and isinstance(first, Reg64) and isinstance(last, int):
+            # A clear upper half makes it the 32-bit move.
+            return (low32(first), last) if 0 <= int(last) < 1 << 32 else ops
+        if (
+            isinstance(first, SegReg)
+            and isinstance(last, Reg)
+            and (bits == 64 or last.full != last.name)
+        ):
+            return first, (low16 if bits == 16 else low32)(last)
+        if isinstance(last, SegReg) and isinstance(first, Reg64) and bits == 64:
+            return low32(first), last
+    if mnemonic == "xchg" and isinstance(first, Reg) and isinstance(last, Reg):
+        return (first, last) if last.name in _ACCUMULATORS else (last, first)
+    if mnemonic in _SELECTORS and isinstance(first, Reg16) and bits != 16:
+        return (low32(first),)
+    if mnemonic == "sldt" and isinstance(first, Reg64) and bits == 64:
+        return (low32(first),)
+    if mnemonic == "imul" and len(ops) == 2 and isinstance(last, int):
+        return first, first, last
+    return ops
 
 
 def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
@@ -211,27 +302,31 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
         )
     if not ops and (string := _string(mnemonic, bits)) is not None:
         return string
-    if mnemonic == "mov" and len(ops) == 2 and isinstance(ops[0], Reg64):
-        # `mov r64, imm` with a clear upper half is the 32-bit move, as in NASM.
-        if isinstance(ops[1], int) and 0 <= int(ops[1]) < 1 << 32:
-            ops = (low32(ops[0]), ops[1])
-    if mnemonic == "imul" and len(ops) == 2 and isinstance(ops[1], int):
-        ops = (ops[0], *ops)  # `imul r, imm` is `imul r, r, imm`, as in NASM
+    written, ops = ops, _natural(mnemonic, ops, bits)
     best: tuple[int, int, int, ix.Instruction] | None = None
+    refusal = ""
     for rank, (code, name, kinds, size) in enumerate(_rows(mnemonic, bits)):
-        if len(kinds) != len(ops):
-            continue
-        width = _width(kinds, ops)
+        if len(kinds) != len(ops) or (name == "XCHG_R32_EAX" and ops[0] is ops[1] and bits == 64):
+            continue  # `xchg eax, eax` clears bits 63:32 of RAX; 90 is NOP and does not
+        width = _width(kinds, ops, bits)
         if not all(_matches(k, o, size, width) for k, o in zip(kinds, ops, strict=True)):
             continue
         ins = _build(code, kinds, ops, bits)
-        both = all(isinstance(o, Reg) for o in ops)
-        late = int(both and mnemonic in _MR_FIRST and name.endswith(_NOT_CANONICAL))
-        key = (len(encoded(ins, bits)), late, rank)
+        try:
+            length = len(encoded(ins, bits))
+        except ValueError as problem:
+            refusal = str(problem)
+            continue
+        key = (length, _late(mnemonic, name, kinds, ops), rank)
         if best is None or key < best[:3]:
             best = (*key, ins)
     if best is None:
-        shown = ", ".join(describe(o) for o in ops) or "no operands"
+        shown = ", ".join(describe(o) for o in written) or "no operands"
+        if refusal:
+            instead = "load the address into a register first"
+            if "REX" in refusal:
+                instead = "use AL, BL, CL or DL; AH, BH, CH and DH do not go with REX registers"
+            raise AsmError(f"{mnemonic} {shown} has no encoding in {bits}-bit code", instead)
         raise AsmError(
             f"no {bits}-bit form of {mnemonic} takes {shown}",
             "check operand widths and immediate ranges; memory to memory needs a register",

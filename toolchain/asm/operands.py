@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from toolchain.asm.registers import Reg
     from toolchain.layout.data import Data
 
-V = TypeVar("V", bound=int, covariant=True)
+V_co = TypeVar("V_co", bound=int, covariant=True)
 
 SIZE_WORDS = {0: "", 1: "byte", 2: "word", 4: "dword", 8: "qword", 16: "oword"}
 
@@ -33,7 +33,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Mem(Generic[V]):
+class Mem(Generic[V_co]):
     """`[base + index * scale + disp]`, or `[rel symbol + disp]` when `symbol` is set."""
 
     base: Reg | None = None
@@ -76,31 +76,31 @@ class Mem(Generic[V]):
         return self.text()
 
 
-class Mem8(Mem[V]):
+class Mem8(Mem[V_co]):
     """A byte in memory."""
 
     size = 1
 
 
-class Mem16(Mem[V]):
+class Mem16(Mem[V_co]):
     """A word in memory."""
 
     size = 2
 
 
-class Mem32(Mem[V]):
+class Mem32(Mem[V_co]):
     """A doubleword in memory."""
 
     size = 4
 
 
-class Mem64(Mem[V]):
+class Mem64(Mem[V_co]):
     """A quadword in memory."""
 
     size = 8
 
 
-class Mem128(Mem[V]):
+class Mem128(Mem[V_co]):
     """An octaword in memory, for SSE."""
 
     size = 16

@@ -1,6 +1,6 @@
 """From routines and data to an image: reachability, placement, fixups, stack depth, map."""
 
 from toolchain.link.image import Image, Placed, Section
-from toolchain.link.linker import LinkError, Linker, LinkerSymbol, SectionPlan
+from toolchain.link.linker import Linker, LinkError, LinkerSymbol, SectionPlan
 
 __all__ = ["Image", "LinkError", "Linker", "LinkerSymbol", "Placed", "Section", "SectionPlan"]
