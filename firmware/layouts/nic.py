@@ -111,7 +111,7 @@ class AvailableRing(Struct):
 
     SIZE = 4 + 2 * QUEUE_SIZE_MAX
     flags = u16(0x00, "AVAILABLE_NO_INTERRUPT")
-    index = u16(0x02, "entries given since the start, wraps")
+    idx = u16(0x02, "entries given since the start, wraps")
     heads = bytes_(0x04, 2 * QUEUE_SIZE_MAX, "head descriptors", align=2)
 
 
@@ -128,7 +128,7 @@ class UsedRing(Struct):
 
     SIZE = 4 + 8 * QUEUE_SIZE_MAX
     flags = u16(0x00, "USED_NO_NOTIFY")
-    index = u16(0x02, "entries returned since the start, wraps")
+    idx = u16(0x02, "entries returned since the start, wraps")
     elements = array(0x04, UsedElement, QUEUE_SIZE_MAX, "returned chains")
 
 
@@ -181,8 +181,8 @@ class Virtqueue(Struct):
     notify = ptr(0x18, "legacy: the port; modern: the address of the notify register")
     mask = u32(0x20, "entries - 1")
     buffers = u32(0x24, "two descriptors each: header and frame")
-    given = u16(0x28, "AvailableRing.index as we know it")
-    seen = u16(0x2A, "UsedRing.index up to which we looked")
+    given = u16(0x28, "AvailableRing.idx as we know it")
+    seen = u16(0x2A, "UsedRing.idx up to which we looked")
     pending = u32(0x2C, "1 = the device has to be told")
     number = u32(0x30, "0 receive, 1 transmit")
 
@@ -240,5 +240,15 @@ class Nic(Struct):
     tx_busy = bytes_(0x200, BUFFERS_MAX, "1 = the device has the buffer", align=8)
 
 
+RESET_READS = 10_000
+"""Reads of the status after a reset, a microsecond or more each, before we give up."""
+CAPABILITY_HOPS = 48
+"""The longest list that fits in configuration space."""
+WINDOW_MAX = 0x1_0000
+"""Bytes of a register structure that are mapped."""
+PCI_VENDOR_CAPABILITY = 0x09
+PCI_MSIX_CAPABILITY = 0x11
+
 NIC = Global("nic", Nic, "state of the NIC driver", align=64)
 PACKET = Region("the frame buffers", "BUFFER_BYTES each, in WINDOW_DMA")
+NOTIFY = Region("the notify registers", "a device window, mapped by nic_init")

@@ -1,0 +1,1 @@
+"""Devices of the emulated node: what answers ports, device windows and DMA."""

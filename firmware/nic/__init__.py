@@ -1,0 +1,1 @@
+"""The boot NIC as "take this frame" and "give me a frame": virtio-net, legacy and modern."""
