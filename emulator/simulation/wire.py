@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -121,7 +122,8 @@ class Segment:
             return None
         if isinstance(plan, str):
             plan = FaultPlan.parse(plan)
-        self.injector = FaultInjector(plan, self.world.random)
+        # One draw whatever the plan: a run with the script of another run has the same peers.
+        self.injector = FaultInjector(plan, random.Random(self.world.random.getrandbits(64)))
         self.world.schedule(plan)
         return self.injector
 
