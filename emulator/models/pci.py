@@ -1,0 +1,84 @@
+"""PCI configuration space."""
+
+from emulator.effects import World, model
+from firmware.layouts import pci
+from firmware.layouts.pci import PciRegister
+
+
+@model
+def pci_read(w: World, function: int, offset: int) -> int:
+    """Configuration mechanism #1: the address, then the data."""
+    address = 1 << 31 | (function & 0xFFFF) << 8 | offset & 0xFC
+    w.port_out(0xCF8, address, 4)
+    return w.port_in(0xCFC, 4)
+
+
+@model
+def pci_write(w: World, function: int, offset: int, value: int) -> None:
+    """Configuration mechanism #1: the address, then the data."""
+    w.port_out(0xCF8, 1 << 31 | (function & 0xFFFF) << 8 | offset & 0xFC, 4)
+    w.port_out(0xCFC, value, 4)
+
+
+@model
+def pci_command(w: World, function: int, set_bits: int, clear_bits: int) -> None:
+    """Clear, then set; the status half gets zeros, which change nothing."""
+    old = pci_read(w, function, PciRegister.COMMAND)
+    new = (old & ~clear_bits | set_bits) & 0xFFFF
+    pci_write(w, function, PciRegister.COMMAND, new)
+
+
+@model
+def pci_bar(w: World, function: int, number: int) -> tuple[int, int | None, int]:
+    """I/O, 32-bit or 64-bit memory; zero means that nothing was assigned."""
+    if number > 5:
+        return 0, None, 1
+    low = pci_read(w, function, PciRegister.BAR0 + 4 * number)
+    if low & 1:
+        base, kind = low & 0xFFFC, pci.BAR_IO
+    elif low & 4:
+        if number == 5:
+            return 0, None, 1
+        high = pci_read(w, function, PciRegister.BAR0 + 4 * number + 4)
+        base, kind = high << 32 | low & ~15, pci.BAR_64
+    else:
+        base, kind = low & ~15, 0
+    return (base, kind, 0) if base else (0, None, 1)
+
+
+@model
+def pci_capability(w: World, function: int, wanted: int, after: int) -> tuple[int, int]:
+    """Follow the list, at most 48 entries; it ends at an offset below 40h."""
+    if after:
+        here = pci_read(w, function, after) >> 8
+    else:
+        if not pci_read(w, function, PciRegister.COMMAND) >> 16 & 0x10:
+            return 0, 1
+        here = pci_read(w, function, PciRegister.CAPABILITIES)
+    for _ in range(48):
+        here &= 0xFC
+        if here < 0x40:
+            break
+        entry = pci_read(w, function, here)
+        if entry & 0xFF == wanted & 0xFF:
+            return here, 0
+        here = entry >> 8
+    return 0, 1
+
+
+@model
+def pci_find(w: World, first: int, second: int) -> tuple[int, int]:
+    """By bus, device, function; functions above 0 only of a multi-function device."""
+    for device in range(256 * 32):
+        count = 1
+        for number in range(8):
+            if number == count:
+                break
+            function = device << 3 | number
+            identity = pci_read(w, function, PciRegister.IDENTITY)
+            if identity in (first, second):
+                return function, 0
+            if number == 0 and identity != 0xFFFF_FFFF:
+                multi = pci_read(w, function, PciRegister.HEADER) & pci.MULTI_FUNCTION
+                count = 8 if multi else 1
+    return pci.NO_FUNCTION, 1

@@ -1,0 +1,268 @@
+"""PCI configuration space by ports CF8 and CFC: registers, base addresses, capabilities.
+
+A function is named by `bus << 8 | device << 3 | function`, as UNDI tells it.
+"""
+
+from firmware.layouts.pci import (
+    ADDRESS_PORT,
+    BAR_64,
+    BAR_IO,
+    BARS,
+    CAPABILITIES_MAX,
+    DATA_PORT,
+    FUNCTIONS,
+    MULTI_FUNCTION,
+    NO_FUNCTION,
+    STATUS_CAPABILITIES,
+    PciRegister,
+)
+from toolchain.asm import (
+    AE,
+    AL,
+    AX,
+    CF,
+    DX,
+    EAX,
+    ECX,
+    EDI,
+    EDX,
+    NZ,
+    R8,
+    R8B,
+    R8D,
+    R9,
+    R9D,
+    R10,
+    R10D,
+    RAX,
+    RCX,
+    RDX,
+    Asm,
+    B,
+    In,
+    Out,
+    Reg32,
+    Z,
+    routine,
+)
+
+FUNCTION = In(EDI, int, "bus << 8 | device << 3 | function")
+
+
+def _select(a: Asm, offset: Reg32, scratch: Reg32) -> None:
+    """Write the address of a register to CF8. Clobbers EAX, EDX and the scratch register."""
+    a.mov(scratch, EDI)
+    a.shl(scratch, 8)
+    a.or_(scratch, offset)
+    a.and_(scratch, 0x00FF_FFFC)
+    a.or_(scratch, 0x8000_0000)
+    a.mov(EAX, scratch)
+    a.mov(EDX, ADDRESS_PORT)
+    a.out(DX, EAX)
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "offset; its two low bits are ignored")],
+    outputs=[Out(EAX, "the register; all ones when there is no such function")],
+    clobbers=[RDX],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_read(a: Asm, function: Reg32, offset: Reg32) -> None:
+    """Read 32 bits of configuration space."""
+    _select(a, offset, EAX)
+    a.mov(EDX, DATA_PORT)
+    a.in_(EAX, DX)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        FUNCTION,
+        In(ECX, int, "offset; its two low bits are ignored"),
+        In(EAX, int, "value"),
+    ],
+    clobbers=[RAX, RDX, R8],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_write(a: Asm, function: Reg32, offset: Reg32, value: Reg32) -> None:
+    """Write 32 bits of configuration space."""
+    a.mov(R8D, value)
+    _select(a, offset, EAX)
+    a.mov(EDX, DATA_PORT)
+    a.mov(EAX, R8D)
+    a.out(DX, EAX)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        FUNCTION,
+        In(EDX, int, "Command bits to set"),
+        In(R9D, int, "Command bits to clear; counts before those to set"),
+    ],
+    clobbers=[RAX, RCX, RDX, R8, R10],
+    calls=[pci_read, pci_write],
+    source="PCI Local Bus 3.0, 6.2.2",
+)
+def pci_command(a: Asm, function: Reg32, set_bits: Reg32, clear_bits: Reg32) -> None:
+    """Change the command register; the status register beside it is left as it is."""
+    a.movzx(R10D, DX)
+    a.mov(ECX, PciRegister.COMMAND)
+    a.call(pci_read)
+    # Status bits are cleared by writing ones: write zeros there.
+    a.mov(ECX, R9D)
+    a.not_(ECX)
+    a.and_(EAX, ECX)
+    a.movzx(EAX, AX)
+    a.or_(EAX, R10D)
+    a.mov(ECX, PciRegister.COMMAND)
+    a.call(pci_write)
+    a.ret()
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "number of the base address register, 0..5")],
+    outputs=[
+        Out(RAX, "base address, of ports or of memory; 0 when there is none"),
+        Out(R8D, "its low bits: BAR_IO, BAR_64"),
+        Out(CF, "1 = no such register, or nothing assigned"),
+    ],
+    clobbers=[RCX, RDX, R9],
+    calls=[pci_read],
+    source="PCI Local Bus 3.0, 6.2.5.1",
+)
+def pci_bar(a: Asm, function: Reg32, number: Reg32) -> None:
+    """Return where a base address register points; both halves when it is 64 bits wide."""
+    absent, found = a.label("absent"), a.label("found")
+    a.xor(R8D, R8D)
+    a.cmp(number, BARS)
+    a.j(AE, absent)
+    a.shl(number, 2)
+    a.add(number, PciRegister.BAR0)
+    a.call(pci_read)
+    a.mov(R9D, EAX)
+    a.mov(R8D, EAX)
+    a.and_(R8D, BAR_IO)
+    with a.if_(NZ):
+        a.and_(R9D, 0xFFFC)
+        a.jmp(found)
+    a.and_(R9D, 0xFFFF_FFF0)
+    a.mov(R8D, EAX)
+    a.and_(R8D, BAR_64)
+    a.jz(found)
+    # The upper half is the next register; there must be one.
+    a.cmp(number, PciRegister.BAR0 + 4 * (BARS - 1))
+    a.j(AE, absent)
+    a.add(number, 4)
+    a.call(pci_read)
+    a.shl(RAX, 32)
+    a.or_(R9, RAX)
+    a.place(found)
+    a.mov(RAX, R9)
+    a.test(RAX, RAX)
+    with a.if_(NZ):
+        a.ret()  # TEST has cleared CF
+    a.place(absent)
+    a.xor(EAX, EAX)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[
+        FUNCTION,
+        In(R8D, int, "capability id"),
+        In(R9D, int, "offset of the capability to go on after; 0 = from the first"),
+    ],
+    outputs=[Out(EAX, "offset of the capability"), Out(CF, "1 = no further one")],
+    clobbers=[RCX, RDX, R9, R10],
+    calls=[pci_read],
+    source="PCI Local Bus 3.0, 6.7",
+)
+def pci_capability(a: Asm, function: Reg32, wanted: Reg32, after: Reg32) -> None:
+    """Find the next capability of a kind; a list that loops ends."""
+    left, here = R10D, R9D
+    none, step = a.label("none"), a.label("step")
+    a.mov(left, CAPABILITIES_MAX)
+    a.test(here, here)
+    a.jnz(step)
+    a.mov(ECX, PciRegister.COMMAND)
+    a.call(pci_read)
+    a.test(EAX, STATUS_CAPABILITIES)
+    a.jz(none)
+    a.mov(ECX, PciRegister.CAPABILITIES)
+    a.call(pci_read)
+    a.movzx(here, AL)
+    with a.loop() as walk:
+        # Offsets below the list's room end it; the two low bits are reserved.
+        a.and_(here, 0xFC)
+        a.cmp(here, 0x40)
+        a.j(B, none)
+        a.mov(ECX, here)
+        a.call(pci_read)
+        a.cmp(AL, R8B)
+        with a.if_(Z):
+            a.mov(EAX, here)
+            a.clc()
+            a.ret()
+        a.shr(EAX, 8)
+        a.movzx(here, AL)
+        a.dec(left)
+        a.again(NZ, walk)
+    a.place(none)
+    a.xor(EAX, EAX)
+    a.stc()
+    a.ret()
+    a.place(step)
+    a.mov(ECX, here)
+    a.call(pci_read)
+    a.shr(EAX, 8)
+    a.movzx(here, AL)
+    a.jmp(walk.top)
+
+
+@routine(
+    inputs=[
+        In(R8D, int, "device id << 16 | vendor id"),
+        In(R9D, int, "another, or the same"),
+    ],
+    outputs=[
+        Out(EDI, "bus << 8 | device << 3 | function; NO_FUNCTION when there is none"),
+        Out(CF, "1 = none"),
+    ],
+    clobbers=[RAX, RCX, RDX],
+    calls=[pci_read],
+    source="PCI Local Bus 3.0, 6.1",
+)
+def pci_find(a: Asm, first: Reg32, second: Reg32) -> None:
+    """Find the first function with one of two identities, by bus, device and function."""
+    following, single, found = a.label("following"), a.label("single"), a.label("found")
+    a.xor(EDI, EDI)
+    with a.loop() as scan:
+        a.xor(ECX, ECX)  # PciRegister.IDENTITY
+        a.call(pci_read)
+        a.cmp(EAX, first)
+        a.jz(found)
+        a.cmp(EAX, second)
+        a.jz(found)
+        # Function 0 tells whether there are others; a device without it has none.
+        a.test(EDI, 7)
+        a.jnz(following)
+        a.cmp(EAX, -1)
+        a.jz(single)
+        a.mov(ECX, PciRegister.HEADER)
+        a.call(pci_read)
+        a.test(EAX, MULTI_FUNCTION)
+        a.jnz(following)
+        a.place(single)
+        a.or_(EDI, 7)
+        a.place(following)
+        a.inc(EDI)
+        a.cmp(EDI, FUNCTIONS)
+        a.again(B, scan)
+    a.mov(EDI, NO_FUNCTION)
+    a.stc()
+    a.ret()
+    a.place(found)
+    a.clc()
+    a.ret()

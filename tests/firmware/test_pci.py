@@ -1,0 +1,143 @@
+"""PCI configuration space against a modelled bus."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.layouts.pci import BAR_64, BAR_IO, NO_FUNCTION, PciCommand
+from firmware.pci import (
+    pci_bar,
+    pci_capability,
+    pci_command,
+    pci_find,
+    pci_read,
+    pci_write,
+)
+from tests.support.lab import Lab
+
+LAB = Lab(pci_read, pci_write, pci_command, pci_bar, pci_capability, pci_find)
+ABSENT = 0xFFFF_FFFF
+
+
+class Bus(Environment):
+    """Configuration space as `{(function, offset): dword}`; anything else reads as all ones."""
+
+    def __init__(self, space):
+        super().__init__()
+        self.space, self.selected = space, 0
+        self.on_port_out, self.on_port_in = self.write, self.read
+
+    def write(self, port, size, value):
+        assert size == 4
+        if port == 0xCF8:
+            assert value >> 31 == 1
+            self.selected = value
+            return
+        assert port == 0xCFC
+        self.space[self.selected >> 8 & 0xFFFF, self.selected & 0xFC] = value
+
+    def read(self, port, size):
+        assert (port, size) == (0xCFC, 4)
+        return self.space.get((self.selected >> 8 & 0xFFFF, self.selected & 0xFC), ABSENT)
+
+
+def test_pci_read_names_the_register():
+    got = LAB.call(pci_read, Bus({(0x18, 0x10): 0x1234_5678}), function=0x18, offset=0x13)
+    assert got.outputs["eax"] == 0x1234_5678
+
+
+def test_pci_write_reaches_the_register():
+    space: dict[tuple[int, int], int] = {}
+    LAB.call(pci_write, Bus(space), function=0xFFFF, offset=0xFC, value=0xDEAD_BEEF)
+    assert space == {(0xFFFF, 0xFC): 0xDEAD_BEEF}
+
+
+def test_pci_command_clears_then_sets_and_spares_the_status():
+    space = {(8, 4): 0xF810_0147}
+    LAB.call(
+        pci_command,
+        Bus(space),
+        function=8,
+        set_bits=PciCommand.NO_INTX | PciCommand.MEMORY,
+        clear_bits=PciCommand.BUS_MASTER | PciCommand.MEMORY,
+    )
+    assert space == {(8, 4): 0x0543}
+
+
+@pytest.mark.parametrize(
+    ("number", "registers", "wanted"),
+    [
+        (0, {0x10: 0xC001}, (0xC000, BAR_IO, 0)),
+        (1, {0x14: 0xFEBF_1000}, (0xFEBF_1000, 0, 0)),
+        (4, {0x20: 0x0000_000C, 0x24: 0x70}, (0x70_0000_0000, BAR_64, 0)),
+        (4, {0x20: 0xFE00_000C, 0x24: 0}, (0xFE00_0000, BAR_64, 0)),
+        (5, {0x24: 0xFE00_000C}, (0, None, 1)),
+        (5, {0x24: 0xFE00_0008}, (0xFE00_0000, 0, 0)),
+        (2, {0x18: 0}, (0, None, 1)),
+        (2, {0x18: 1}, (0, None, 1)),
+        (6, {}, (0, None, 1)),
+        (0xFFFF_FFFF, {}, (0, None, 1)),
+    ],
+)
+def test_pci_bar_every_kind(number, registers, wanted):
+    bus = Bus({(0x18, offset): value for offset, value in registers.items()})
+    got = LAB.call(pci_bar, bus, function=0x18, number=number).outputs
+    assert (got["rax"], got["cf"]) == (wanted[0], wanted[2])
+    if wanted[1] is not None:
+        assert got["r8d"] == wanted[1]
+
+
+def chain(*entries, status=0x10_0000, first=None):
+    """Return a space whose capability list visits `entries` of (offset, id)."""
+    space = {(0x18, 4): status, (0x18, 0x34): entries[0][0] if first is None else first}
+    for (offset, kind), (following, _) in zip(entries, [*entries[1:], (0, 0)], strict=True):
+        space[0x18, offset] = following << 8 | kind
+    return space
+
+
+@pytest.mark.parametrize(
+    ("space", "after", "wanted"),
+    [
+        (chain((0x40, 5), (0x50, 9), (0x60, 0x11)), 0, 0x50),
+        (chain((0x98, 9), (0x84, 9), (0x70, 9)), 0x98, 0x84),
+        (chain((0x98, 9), (0x84, 9), (0x70, 9)), 0x70, None),
+        (chain((0x40, 5)), 0, None),
+        (chain((0x40, 9), status=0), 0, None),
+        (chain((0x40, 9), first=0x43), 0, 0x40),
+        (chain((0x40, 9), first=0x3C), 0, None),
+        (chain((0x40, 5), (0x50, 6), (0x40, 5)), 0, None),  # a loop
+        ({}, 0, None),
+    ],
+)
+def test_pci_capability_walks_the_list(space, after, wanted):
+    got = LAB.call(pci_capability, Bus(space), function=0x18, wanted=9, after=after).outputs
+    assert got["cf"] == (wanted is None)
+    assert got["eax"] == (wanted or 0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 63).map(lambda n: n * 4), st.integers(0, 2**32 - 1)),
+    st.integers(0, 255),
+)
+def test_pci_capability_any_content_ends(registers, after):
+    space = {(0x18, offset): value for offset, value in registers.items()}
+    LAB.call(pci_capability, Bus(space), function=0x18, wanted=9, after=after)
+
+
+def test_pci_find_looks_at_functions_of_multi_function_devices_only():
+    space = {
+        (0x08, 0): 0x7000_8086, (0x08, 0xC): 0x0080_0000, (0x0B, 0): 0x7113_8086,
+        (0x10, 0): 0x1237_8086, (0x10, 0xC): 0, (0x11, 0): 0x1000_1AF4,
+        (0x18, 0): 0x1041_1AF4,
+    }  # fmt: skip
+    got = LAB.call(pci_find, Bus(space), first=0x1000_1AF4, second=0x1041_1AF4).outputs
+    assert (got["edi"], got["cf"]) == (0x18, 0)
+    got = LAB.call(pci_find, Bus(space), first=0x7113_8086, second=0x7113_8086).outputs
+    assert (got["edi"], got["cf"]) == (0x0B, 0)
+
+
+def test_pci_find_nothing():
+    got = LAB.call(pci_find, Bus({}), first=1, second=2).outputs
+    assert (got["edi"], got["cf"]) == (NO_FUNCTION, 1)
