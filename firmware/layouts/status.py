@@ -1,0 +1,57 @@
+"""The diagnostics datagrams: a padded request, an answer that is never longer (decision 30)."""
+
+from __future__ import annotations
+
+from toolchain.layout import Global, Struct, bytes_, u32, u64
+
+STATUS_REQUEST_MAGIC = 0x3151_4653
+"""`SFQ1` in memory order."""
+STATUS_REPLY_MAGIC = 0x3152_4653
+"""`SFR1` in memory order."""
+SHARD_HEAD_BYTES = 0x100
+"""The lifecycle fields and the evidence at the start of ShardContext, sent as they are."""
+AGE_UNKNOWN = 0xFFFF_FFFF
+
+
+class StatusReply(Struct):
+    """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
+
+    SIZE = 0x200
+    magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
+    slot = u32(0x004, "index in the slot table")
+    nonce = u64(0x008, "echoed")
+    slots_used = u32(0x010, "rows in use; a slot beyond them answers with the node part alone")
+    lease_expired = u32(0x014, "1 = all shard traffic is stopped")
+    lease_generation = u64(0x018, "grant number")
+    lease_deadline = u64(0x020, "TSC; 0 = enforcement off")
+    now = u64(0x028, "TSC of the turn")
+    cycles_per_ms = u64(0x030, "TSC cycles per millisecond; 0 = not calibrated")
+    boot_tsc = u64(0x038, "TSC at the first instruction")
+    turns = u64(0x040, "passes of the scheduler")
+    global_total = u32(0x048, "shards of the whole bot")
+    local_start = u32(0x04C, "first shard of this node")
+    local_count = u32(0x050, "shards of this node")
+    ip = u32(0x054, "our address, as on the wire")
+    log_dropped = u64(0x058, "lines that found the log ring full")
+    entropy_weak = u32(0x060, "1 = no hardware entropy was found")
+    requests_bad = u32(0x064, "diagnostics requests that were refused")
+    shard = bytes_(0x080, SHARD_HEAD_BYTES, "head of the slot's ShardContext", align=8)
+    tcp_state = u32(0x180, "TcpState now")
+    tls_state = u32(0x184, "TlsState now")
+    ws_state = u32(0x188, "WsState now")
+    gateway_state = u32(0x18C, "GatewayState now")
+    ack_age_ms = u32(0x190, "since the last heartbeat ACK; all ones = none yet")
+    frame_age_ms = u32(0x194, "since the last Gateway message; all ones = none yet")
+    heartbeat_interval_ms = u32(0x198, "from Hello; 0 = none yet")
+    latency_ms = u32(0x19C, "last heartbeat round trip; all ones = unknown")
+
+
+class Diagnostics(Struct):
+    """Counters of the diagnostics service."""
+
+    SIZE = 0x10
+    requests = u32(0x00, "answered")
+    bad = u32(0x04, "refused: too short, wrong magic")
+
+
+DIAGNOSTICS = Global("diagnostics", Diagnostics, "counters of the diagnostics service")
