@@ -292,6 +292,7 @@ def nic_commit(a: Asm, length: Reg32) -> None:
 
     a.cmp(length, ETHERNET_MIN)
     with a.if_(B):
+        a.mov(ECX, ECX)  # the upper half of a narrow input is anything
         a.mov(EDI, ESI)
         a.shl(EDI, BUFFER_SHIFT + 1)
         a.lea(RDI, mem8(RDI, TX_BUFFERS + FRAME_OFFSET, ref=PACKET, index=RCX))
