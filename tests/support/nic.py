@@ -12,10 +12,10 @@ from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import NETWORK
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
-from tests.support.lab import Lab
 
 if TYPE_CHECKING:
     from emulator.lockstep import Result
+    from tests.support.lab import Lab
     from toolchain.asm import Routine
 
 MAC = bytes.fromhex("525400123456")
