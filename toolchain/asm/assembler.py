@@ -124,12 +124,19 @@ class Asm(Instructions):
         bits: 16, 32 or 64.
         saves: Registers pushed by the prologue and popped by every `ret`.
         locals_bytes: Stack bytes below the saved registers, a multiple of 8.
+        declared: File and line of the declaration, the origin of the prologue.
     """
 
     def __init__(
-        self, name: str, bits: int = 64, saves: tuple[Reg64, ...] = (), locals_bytes: int = 0
+        self,
+        name: str,
+        bits: int = 64,
+        saves: tuple[Reg64, ...] = (),
+        locals_bytes: int = 0,
+        declared: tuple[str, int] | None = None,
     ) -> None:
         self.name, self.bits = name, bits
+        self._declared = declared
         self.lines: list[Line] = []
         self.closed_if: tuple[int, Label] | None = None
         self._pending: list[Label] = []
@@ -143,9 +150,12 @@ class Asm(Instructions):
         if locals_bytes:
             self.lea(RSP, Mem64(RSP, -locals_bytes, ref=STACK))
         self._pushed = 0
+        self._declared = None
 
     # -- plumbing ---------------------------------------------------------------------------------
     def _origin(self) -> tuple[str, int]:
+        if self._declared is not None:
+            return self._declared
         frame = sys._getframe(2)
         while frame.f_back is not None and (
             frame.f_code.co_filename.startswith(_HERE) or "contextlib" in frame.f_code.co_filename

@@ -103,7 +103,11 @@ def collect() -> dict[str, list[tuple[str, tuple[str, ...], int]]]:
     return dict(sorted(forms.items()))
 
 
-def _concrete(kinds: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
+# The address of a symbol as an immediate makes sense here.
+_OFFSETS = ("mov", "add", "sub", "cmp", "push")
+
+
+def _concrete(mnemonic: str, kinds: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
     options: list[list[str]] = []
     for kind in kinds:
         mem = f"Mem{size * 8}" if size in (1, 2, 4, 8, 16) else "Mem"
@@ -113,16 +117,18 @@ def _concrete(kinds: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
             options.append(["Xmm", mem])
         elif kind.startswith("rm"):
             options.append([f"Reg{kind[2:]}", mem])
+        elif kind in ("i16", "i32", "i64") and mnemonic in _OFFSETS:
+            options.append(["int", "Offset"])
         else:
             options.append([_CLASSES[kind]])
     return list(itertools.product(*options))
 
 
-def _signatures(forms: list[tuple[str, tuple[str, ...], int]]) -> list[list[str]]:
+def _signatures(mnemonic: str, forms: list[tuple[str, tuple[str, ...], int]]) -> list[list[str]]:
     merged: dict[tuple[str, ...], set[str]] = defaultdict(set)
     empty = False
     for _, kinds, size in forms:
-        for combo in _concrete(kinds, size):
+        for combo in _concrete(mnemonic, kinds, size):
             if combo:
                 merged[combo[:-1]].add(combo[-1])
             else:
@@ -149,7 +155,7 @@ def _method_name(mnemonic: str) -> str:
 
 def _method(mnemonic: str, forms: list[tuple[str, tuple[str, ...], int]]) -> list[str]:
     name = _method_name(mnemonic)
-    signatures = _signatures(forms)
+    signatures = _signatures(mnemonic, forms)
     if mnemonic == "imul":  # NASM's short spelling of the three-operand form
         signatures += [[f"Reg{w}", "int"] for w in (16, 32, 64)]
     lines: list[str] = []
@@ -188,10 +194,13 @@ def render() -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from typing import Any, TypeVar, overload",
+        "from typing import TYPE_CHECKING, Any, TypeVar, overload",
         "",
         "from toolchain.asm.operands import Mem, Mem8, Mem16, Mem32, Mem64, Mem128",
         "from toolchain.asm.registers import CtrlReg, Reg8, Reg16, Reg32, Reg64, SegReg, Xmm",
+        "",
+        "if TYPE_CHECKING:",
+        "    from toolchain.asm.assembler import Offset",
         "",
         'V = TypeVar("V", bound=int)',
         "",

@@ -88,7 +88,8 @@ class Routine:
         """
         if self._lines is None:
             c = self.contract
-            a = Asm(self.name, c.bits, c.saves, c.stack)
+            file, _, lineno = self.where.rpartition(":")
+            a = Asm(self.name, c.bits, c.saves, c.stack, (file, int(lineno)))
             arguments = [
                 i.kind.at(i.reg) if issubclass(i.kind, Struct) else i.reg for i in c.inputs
             ]

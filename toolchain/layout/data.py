@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="Struct")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Data:
     """Named bytes of the image.
 
@@ -77,7 +77,7 @@ class Data:
         return got
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Global(Data, Generic[S]):
     """A struct of the whole node at a fixed symbol; `.it` are its fields as operands."""
 
@@ -117,7 +117,7 @@ def constant(name: str, contents: bytes, doc: str, *, align: int = 1) -> Data:
     return Data(name, len(contents), contents, align, ".rodata", doc)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Table(Data):
     """Read-only 64-bit addresses of routines; the only source of indirect calls.
 

@@ -54,14 +54,15 @@ class Field:
 
     def _operand(self, placed: Struct) -> Any:  # noqa: ANN401 - the typed subclasses narrow it
         cls = BY_SIZE[self.size]
+        p = placed.place_
         return cls(
-            placed.base,
-            placed.disp + self.offset,
-            placed.index,
-            placed.scale,
-            placed.symbol,
+            p.base,
+            p.disp + self.offset,
+            p.index,
+            p.scale,
+            p.symbol,
             self,
-            placed.segment,
+            p.segment,
             self.type,
         )
 
@@ -118,16 +119,16 @@ class Span:
         self.size = field.size
 
     def _at(self, cls: type[Mem[Any]], offset: int, index: Reg | None, scale: int) -> Any:  # noqa: ANN401 - the methods below narrow it
-        placed = self._placed
+        p = self._placed.place_
         return address(
             cls,
-            placed.base,
-            placed.disp + self._field.offset + offset,
-            index if index is not None else placed.index,
-            scale if index is not None else placed.scale,
+            p.base,
+            p.disp + self._field.offset + offset,
+            index if index is not None else p.index,
+            scale if index is not None else p.scale,
             self._field,
-            placed.segment,
-            placed.symbol,
+            p.segment,
+            p.symbol,
         )
 
     @property

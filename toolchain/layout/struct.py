@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from toolchain.asm.errors import AsmError
@@ -9,6 +10,21 @@ from toolchain.layout.fields import Field
 
 if TYPE_CHECKING:
     from toolchain.asm.registers import Reg
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a placed struct lies: the parts of an address."""
+
+    base: Reg | None
+    disp: int
+    index: Reg | None
+    scale: int
+    symbol: Any
+    segment: Reg | None
+
+
+_TAKEN = ("at", "in_segment", "placed_in", "fields", "place_")
 
 
 class Struct:
@@ -23,6 +39,8 @@ class Struct:
         align = 1
         for field in cls.fields():
             where = f"{cls.__name__}.{field.name}"
+            if field.name in _TAKEN:
+                raise AsmError(f"{where} has a name that Struct itself uses", "rename the field")
             if field.offset < end:
                 raise AsmError(
                     f"{where} at {field.offset:#x} overlaps {last}, which ends at {end:#x}",
@@ -52,8 +70,7 @@ class Struct:
         symbol: Any = None,  # noqa: ANN401 - a data declaration; typed there
         segment: Reg | None = None,
     ) -> None:
-        self.base, self.disp, self.symbol = base, disp, symbol
-        self.index, self.scale, self.segment = index, scale, segment
+        self.place_ = Place(base, disp, index, scale, symbol, segment)
 
     @classmethod
     def at(cls, base: Reg, disp: int = 0, *, index: Reg | None = None, scale: int = 1) -> Self:
@@ -68,13 +85,14 @@ class Struct:
     @classmethod
     def placed_in(cls, outer: Struct, offset: int) -> Self:
         """Place the struct `offset` bytes into another placed struct."""
+        p = outer.place_
         return cls(
-            outer.base,
-            outer.disp + offset,
-            index=outer.index,
-            scale=outer.scale,
-            symbol=outer.symbol,
-            segment=outer.segment,
+            p.base,
+            p.disp + offset,
+            index=p.index,
+            scale=p.scale,
+            symbol=p.symbol,
+            segment=p.segment,
         )
 
     @classmethod

@@ -173,7 +173,12 @@ class Linker:
                         plan.executable, plan.writable, plan.bits)
             )  # fmt: skip
             stem = plan.name.lstrip(".")
-            self._symbols[f"{stem}_start"], self._symbols[f"{stem}_end"] = start, here
+            for name, address in ((f"{stem}_start", start), (f"{stem}_end", here)):
+                if name in self._parts:
+                    raise LinkError(
+                        f"{name} is the linker's own name for an end of {plan.name}; rename yours"
+                    )
+                self._symbols[name] = address
         return sections
 
     def _fill(self, part: _Part, section: Section, contents: bytearray) -> None:
