@@ -1,0 +1,209 @@
+"""`shardfw status`: every diagnostics field of every shard, from the node's own bytes."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from firmware.errors import NIC_RING
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.shard import End, Hold, Phase, ShardFlag, ShardState
+from firmware.layouts.status import AGE_UNKNOWN, StatusReply
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
+from firmware.layouts.websocket import WsState
+from tests.support.fake_node import FakeNode, FakeShard
+from toolchain.cli.diagnostics import NoAnswerError, ask
+from toolchain.cli.status import command, milliseconds
+
+NODE = {
+    "now": 10_000_000,
+    "cycles_per_ms": 1000,
+    "boot_tsc": 4_000_000,
+    "turns": 77,
+    "global_total": 32,
+    "local_start": 8,
+    "local_count": 3,
+    "ip": 0x0F02000A,  # 10.0.2.15 as loaded from the wire
+    "lease_generation": 5,
+    "lease_deadline": 12_500_000,
+    "log_dropped": 2,
+}
+READY = FakeShard(
+    {
+        "state": ShardState.READY,
+        "shard_id": 8,
+        "flags": ShardFlag.SEQ_VALID | ShardFlag.ESTABLISHED,
+        "sequence": 41,
+        "attempts": 1,
+        "identifies": 1,
+        "dispatches": 40,
+    },
+    {
+        "tcp_state": TcpState.ESTABLISHED,
+        "tls_state": TlsState.PASS_THROUGH,
+        "ws_state": WsState.OPEN,
+        "gateway_state": GatewayState.READY,
+        "ack_age_ms": 1500,
+        "frame_age_ms": 85,
+        "latency_ms": 3,
+        "heartbeat_interval_ms": 41250,
+    },
+)
+FAILED = FakeShard(
+    {
+        "state": ShardState.BACKOFF,
+        "shard_id": 9,
+        "sequence": 0xFFFF_FFFF,
+        "reconnects": 2**63,
+        "reconnect_deadline": 13_200_000,
+        "last_error": NIC_RING.code | 7,
+        "hb_misses": 4,
+        "evidence": {
+            "error": NIC_RING.code,
+            "tcp_state": TcpState.FAILED,
+            "tls_state": TlsState.FAILED,
+            "end": End.TCP_FAILED,
+            "phase": Phase.HELLO,
+            "close_code": 4009,
+            "sequence": 17,
+            "delay_ms": 5000,
+            "failed_at": 8_200_000,
+            "connected_ms": 61_000,
+            "http_status": 503,
+            "next_step": 1,
+        },
+    },
+    {"tcp_state": TcpState.CLOSED, "ack_age_ms": AGE_UNKNOWN, "frame_age_ms": AGE_UNKNOWN,
+     "latency_ms": AGE_UNKNOWN},
+)  # fmt: skip
+HELD = FakeShard({"state": ShardState.ASSIGNED, "hold": Hold.NO_CLOCK, "shard_id": 10})
+
+
+@pytest.fixture
+def node():
+    with FakeNode(NODE, [READY, FAILED, HELD]) as running:
+        yield running
+
+
+def run(*argv):
+    return CliRunner().invoke(command, list(argv))
+
+
+def test_help_shows_examples_and_the_json_keys():
+    output = run("--help").output
+    assert "shardfw status --host 192.0.2.7" in output
+    assert "heartbeat_misses" in output
+
+
+def test_json_holds_every_diagnostics_field(node):
+    result = run("--port", str(node.port), "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    assert shown["node"]["ip"] == "10.0.2.15"
+    assert shown["node"]["uptime_ms"] == 6000
+    assert shown["node"]["lease_left_ms"] == 2500
+    ready, failed, held = shown["shards"]
+    assert ready["shard"] == 8
+    assert ready["state"] == "READY"
+    assert ready["sequence"] == 41
+    assert (ready["ack_age_ms"], ready["frame_age_ms"], ready["latency_ms"]) == (1500, 85, 3)
+    assert ready["last_failure"] is None
+    assert held["hold"] == "NO_CLOCK"
+    expected = {
+        "state": "BACKOFF",
+        "reconnects": 2**63,
+        "reconnect_deadline": 13_200_000,
+        "reconnect_in_ms": 3200,
+        "last_error": NIC_RING.code | 7,
+        "last_error_text": "nic.ring(7)",
+        "lease_generation": 5,
+        "lease_deadline": 12_500_000,
+        "tcp_state": "CLOSED",
+        "tls_state": "IDLE",
+        "heartbeat_misses": 4,
+        "ack_age_ms": None,
+        "frame_age_ms": None,
+        "sequence": None,
+    }
+    assert {key: failed[key] for key in expected} == expected
+    assert failed["last_failure"] == {
+        "ago_ms": 1800,
+        "end": "TCP_FAILED",
+        "phase": "HELLO",
+        "error": NIC_RING.code,
+        "error_text": "nic.ring",
+        "tcp_state": "FAILED",
+        "tls_state": "FAILED",
+        "close_code": 4009,
+        "http_status": 503,
+        "sequence": 17,
+        "connected_ms": 61_000,
+        "delay_ms": 5000,
+        "next_step": "resume",
+    }
+
+
+def test_tables_show_the_same_for_people(node):
+    result = run("--port", str(node.port))
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert "node 10.0.2.15: shards 8 to 10 of 32, up 6.0 s, 77 turns" in result.stdout
+    assert "lease ends in 2.5 s (grant 5)" in result.stdout
+    assert "8 READY 0 - none ESTABLISHED PASS_THROUGH 0 5 2.5 s".split() in lines
+    assert f"9 BACKOFF {2**63} 3.2 s nic.ring(7) CLOSED IDLE 4 5 2.5 s".split() in lines
+    assert "10 ASSIGNED NO_CLOCK 0 - none CLOSED IDLE 0 5 2.5 s".split() in lines
+    assert "8 OPEN READY 1.5 s 85 ms 3 ms 41 40 1 1 0".split() in lines
+    last = "9 1.8 s ago TCP_FAILED HELLO nic.ring FAILED FAILED 4009 503 17 61.0 s 5.0 s resume"
+    assert last.split() in lines
+
+
+def test_a_request_is_as_long_as_the_answer(node):
+    ask("127.0.0.1", node.port)
+    assert set(node.sizes) == {StatusReply.SIZE}
+
+
+def test_lost_datagrams_are_asked_again():
+    with FakeNode(NODE, [READY, FAILED], lose=2) as node:
+        assert [r["slot"] for r in ask("127.0.0.1", node.port)] == [0, 1]
+
+
+def test_a_strangers_answer_is_ignored():
+    class Liar(FakeNode):
+        def answer(self, request):
+            answer = super().answer(request) or b""
+            return answer[:8] + bytes(8) + answer[16:]  # another nonce
+
+    with Liar(NODE, [READY]) as node, pytest.raises(NoAnswerError) as caught:
+        ask("127.0.0.1", node.port, timeout=0.4)
+    assert "did not answer for slot 0 within 0.4 s" in str(caught.value)
+    assert "[diagnostics] port" in str(caught.value)
+
+
+def test_a_node_without_shards_answers_for_itself():
+    with FakeNode(NODE, []) as node:
+        result = run("--port", str(node.port), "--json")
+    assert json.loads(result.stdout)["shards"] == []
+
+
+def test_no_node_here_says_how_to_start_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    result = run()
+    assert result.exit_code == 1
+    assert "no node 'node' runs here. Start one with `shardfw run`" in result.output
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0 ms"),
+        (-5, "-5 ms"),
+        (3200, "3.2 s"),
+        (200_000, "3 min"),
+        (-200_000, "-3 min"),
+        (7_500_000, "2 h 05 min"),
+    ],
+)
+def test_durations_read_well(value, text):
+    assert milliseconds(value) == text

@@ -1,0 +1,205 @@
+"""Ask a node about itself and its shards, and read the answer by the declared layouts."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+import socket
+import time
+from ipaddress import IPv4Address
+from typing import Any
+
+from firmware.errors import describe
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag
+from firmware.layouts.status import (
+    AGE_UNKNOWN,
+    STATUS_REPLY_MAGIC,
+    STATUS_REQUEST_MAGIC,
+    StatusReply,
+)
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
+from firmware.layouts.websocket import WsState
+from toolchain.layout.pack import pack, unpack
+
+ROUND_S = 0.3
+"""Wait for answers before what is missing is asked again; seconds."""
+NEXT_STEPS = {0: None, 1: "resume", 2: "identify"}
+
+
+class NoAnswerError(RuntimeError):
+    """The node did not answer; the text says where and what to do."""
+
+
+def ask(host: str, port: int, timeout: float = 3.0) -> list[dict[str, Any]]:
+    """Ask about every slot and return the answers in the order of the slots, unpacked.
+
+    Args:
+        host: The node's address.
+        port: Its diagnostics port.
+        timeout: Seconds in all.
+
+    Raises:
+        NoAnswerError: Not every slot was answered in time.
+    """
+    deadline = time.monotonic() + timeout
+    answers: dict[int, dict[str, Any]] = {}
+    wanted, nonces = {0}, dict[int, int]()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
+        try:
+            node.connect((host, port))
+        except OSError as error:
+            raise NoAnswerError(f"{host} port {port} cannot be asked: {error.strerror}") from None
+        while wanted - answers.keys() and time.monotonic() < deadline:
+            try:
+                for slot in sorted(wanted - answers.keys()):
+                    nonce = secrets.randbits(64)
+                    nonces[nonce] = slot
+                    request = {"magic": STATUS_REQUEST_MAGIC, "slot": slot, "nonce": nonce}
+                    node.send(pack(StatusReply, request))
+                _collect(node, min(deadline, time.monotonic() + ROUND_S), nonces, wanted, answers)
+            except ConnectionRefusedError:
+                # The host says that nobody listens there yet; a node that boots may do so soon.
+                time.sleep(max(0.0, min(ROUND_S, deadline - time.monotonic())))
+    if wanted - answers.keys():
+        missing = ", ".join(map(str, sorted(wanted - answers.keys())))
+        raise NoAnswerError(
+            f"the node at {host} UDP port {port} did not answer for slot {missing} within "
+            f"{timeout:g} s. Check that it has booted, and that the port is [diagnostics] port of "
+            "its configuration"
+        )
+    return [answers[slot] for slot in sorted(answers)]
+
+
+def _collect(
+    node: socket.socket,
+    until: float,
+    nonces: dict[int, int],
+    wanted: set[int],
+    answers: dict[int, dict[str, Any]],
+) -> None:
+    """Take answers until all wanted ones are there or the time is over."""
+    while wanted - answers.keys() and (left := until - time.monotonic()) > 0:
+        node.settimeout(left)
+        try:
+            datagram = node.recv(65536)
+        except TimeoutError:
+            return
+        if len(datagram) < StatusReply.SIZE:
+            continue
+        reply = unpack(StatusReply, datagram)
+        slot = nonces.get(reply["nonce"])
+        if reply["magic"] != STATUS_REPLY_MAGIC or slot is None or reply["slot"] != slot:
+            continue
+        answers[slot] = reply
+        more = set(range(reply["slots_used"])) - wanted
+        if more:
+            wanted |= more
+            return
+
+
+def _name(kind: type[enum.IntEnum], value: int) -> str:
+    """Return the name of a member; a number that no member has is shown as it is."""
+    return kind(value).name if value in set(kind) else f"unknown({int(value)})"
+
+
+def _known(milliseconds: int) -> int | None:
+    return None if milliseconds == AGE_UNKNOWN else milliseconds
+
+
+def _left_ms(deadline: int, reply: dict[str, Any]) -> int | None:
+    """Return milliseconds until a TSC deadline, negative when it has passed; None without one."""
+    if deadline == 0 or reply["cycles_per_ms"] == 0:
+        return None
+    return int(deadline - reply["now"]) // int(reply["cycles_per_ms"])
+
+
+def _since_ms(stamp: int, reply: dict[str, Any]) -> int | None:
+    """Return milliseconds since a TSC stamp; None without one."""
+    left = _left_ms(stamp, reply)
+    return None if left is None else -left
+
+
+def node_report(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return what an answer says of the node, in the stable keys of `shardfw status --json`."""
+    return {
+        "ip": str(IPv4Address(reply["ip"].to_bytes(4, "little"))) if reply["ip"] else None,
+        "global_total": reply["global_total"],
+        "local_start": reply["local_start"],
+        "local_count": reply["local_count"],
+        "uptime_ms": _since_ms(reply["boot_tsc"], reply),
+        "turns": reply["turns"],
+        "tsc_cycles_per_ms": reply["cycles_per_ms"],
+        "lease_generation": reply["lease_generation"],
+        "lease_deadline": reply["lease_deadline"],
+        "lease_left_ms": _left_ms(reply["lease_deadline"], reply),
+        "lease_expired": bool(reply["lease_expired"]),
+        "entropy": "weak" if reply["entropy_weak"] else "strong",
+        "log_dropped": reply["log_dropped"],
+        "requests_bad": reply["requests_bad"],
+    }
+
+
+def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return what an answer says of its slot's shard, in the stable keys of the JSON output."""
+    head = unpack(ShardContext, reply["shard"], partial=True)
+    flags = ShardFlag(head["flags"])
+    known = ShardFlag.SEQ_VALID in flags and head["sequence"] != SEQUENCE_NONE
+    return {
+        "shard": head["shard_id"],
+        "slot": reply["slot"],
+        "state": _of(head["state"]),
+        "phase": _of(head["phase"]),
+        "hold": _of(head["hold"]),
+        "reconnects": head["reconnects"],
+        "reconnect_deadline": head["reconnect_deadline"],
+        "reconnect_in_ms": _left_ms(head["reconnect_deadline"], reply),
+        "last_error": head["last_error"],
+        "last_error_text": describe(head["last_error"]),
+        "lease_generation": reply["lease_generation"],
+        "lease_deadline": reply["lease_deadline"],
+        "lease_left_ms": _left_ms(reply["lease_deadline"], reply),
+        "tcp_state": _name(TcpState, reply["tcp_state"]),
+        "tls_state": _name(TlsState, reply["tls_state"]),
+        "websocket_state": _name(WsState, reply["ws_state"]),
+        "gateway_state": _name(GatewayState, reply["gateway_state"]),
+        "heartbeat_misses": head["hb_misses"],
+        "heartbeat_interval_ms": reply["heartbeat_interval_ms"] or None,
+        "latency_ms": _known(reply["latency_ms"]),
+        "ack_age_ms": _known(reply["ack_age_ms"]),
+        "frame_age_ms": _known(reply["frame_age_ms"]),
+        "sequence": head["sequence"] if known else None,
+        "attempts": head["attempts"],
+        "recovery_attempts": head["recovery_attempts"],
+        "identifies": head["identifies"],
+        "resumes": head["resumes"],
+        "dispatches": head["dispatches"],
+        "bytes_received": head["bytes_received"],
+        "last_failure": _evidence(head["evidence"], reply),
+    }
+
+
+def _of(value: int) -> str:
+    return value.name if isinstance(value, enum.Enum) else f"unknown({value})"
+
+
+def _evidence(evidence: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any] | None:
+    """Return why the last attempt or connection ended; None when none has."""
+    if evidence["failed_at"] == 0:
+        return None
+    return {
+        "ago_ms": _since_ms(evidence["failed_at"], reply),
+        "end": _of(evidence["end"]),
+        "phase": _of(evidence["phase"]),
+        "error": evidence["error"],
+        "error_text": describe(evidence["error"]),
+        "tcp_state": _name(TcpState, evidence["tcp_state"]),
+        "tls_state": _name(TlsState, evidence["tls_state"]),
+        "close_code": evidence["close_code"] or None,
+        "http_status": evidence["http_status"] or None,
+        "sequence": None if evidence["sequence"] == SEQUENCE_NONE else evidence["sequence"],
+        "connected_ms": evidence["connected_ms"],
+        "delay_ms": evidence["delay_ms"],
+        "next_step": NEXT_STEPS.get(evidence["next_step"]),
+    }

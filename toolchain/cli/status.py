@@ -1,0 +1,215 @@
+"""`shardfw status`: what a running node says of itself and of every shard."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolchain.cli.runtime import DEFAULT_NAME, RunnerError
+from toolchain.cli.runtime import ask as ask_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.table import Table
+
+DEFAULT_PORT = 4747
+# Wide enough for every column when the output is a file or a pipe.
+PIPE_WIDTH = 140
+STATE_STYLES = {
+    "READY": "green",
+    "STARTING": "yellow",
+    "ASSIGNED": "cyan",
+    "BACKOFF": "red",
+    "FATAL": "bold red",
+}
+
+Row = dict[str, Any]
+Column = tuple[str, "Callable[[Row], object]"]
+
+
+def milliseconds(value: int | None) -> str:
+    """Return a duration for people: `-` for none, `85 ms`, `3.2 s`, `2 h 05 min`."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if size < 1000:
+        return f"{value} ms"
+    if size < 120_000:
+        return f"{value / 1000:.1f} s"
+    minutes = round(size / 60_000)
+    text = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+    return text if value > 0 else f"-{text}"
+
+
+def _state(row: Row) -> str:
+    more = {"STARTING": row["phase"], "ASSIGNED": row["hold"]}.get(row["state"], "NONE")
+    text = row["state"] if more == "NONE" else f"{row['state']} {more}"
+    style = STATE_STYLES.get(row["state"])
+    return f"[{style}]{text}[/]" if style else text
+
+
+def _retry(row: Row) -> str:
+    if row["state"] != "BACKOFF":
+        return "-"
+    return "now" if row["reconnect_deadline"] == 0 else milliseconds(row["reconnect_in_ms"])
+
+
+def _plain(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _failure(key: str, show: Callable[[Any], str] = _plain) -> Callable[[Row], object]:
+    return lambda row: show(row["last_failure"][key])
+
+
+LIFECYCLE: Sequence[Column] = (
+    ("shard", lambda r: r["shard"]),
+    ("state", _state),
+    ("reconnects", lambda r: r["reconnects"]),
+    ("retry in", _retry),
+    ("last error", lambda r: r["last_error_text"]),
+    ("TCP", lambda r: r["tcp_state"]),
+    ("TLS", lambda r: r["tls_state"]),
+    ("beats missed", lambda r: r["heartbeat_misses"]),
+    ("lease", lambda r: r["lease_generation"]),
+    ("lease left", lambda r: milliseconds(r["lease_left_ms"])),
+)
+CONNECTION: Sequence[Column] = (
+    ("shard", lambda r: r["shard"]),
+    ("WebSocket", lambda r: r["websocket_state"]),
+    ("gateway", lambda r: r["gateway_state"]),
+    ("last ACK", lambda r: milliseconds(r["ack_age_ms"])),
+    ("last frame", lambda r: milliseconds(r["frame_age_ms"])),
+    ("latency", lambda r: milliseconds(r["latency_ms"])),
+    ("sequence", lambda r: _plain(r["sequence"])),
+    ("dispatches", lambda r: r["dispatches"]),
+    ("attempts", lambda r: r["attempts"]),
+    ("identified", lambda r: r["identifies"]),
+    ("resumed", lambda r: r["resumes"]),
+)
+FAILURE: Sequence[Column] = (
+    ("shard", lambda r: r["shard"]),
+    ("failed", _failure("ago_ms", lambda v: f"{milliseconds(v)} ago")),
+    ("why", _failure("end")),
+    ("phase", _failure("phase")),
+    ("error", _failure("error_text")),
+    ("TCP", _failure("tcp_state")),
+    ("TLS", _failure("tls_state")),
+    ("close", _failure("close_code")),
+    ("HTTP", _failure("http_status")),
+    ("sequence", _failure("sequence")),
+    ("was READY", _failure("connected_ms", milliseconds)),
+    ("delay", _failure("delay_ms", milliseconds)),
+    ("next", _failure("next_step")),
+)
+
+
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+    from rich import box  # noqa: PLC0415 - --help and --json need no rich
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, _ in columns:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(str(show(row)) for _, show in columns))
+    return table
+
+
+def _print(node: Row, shards: Sequence[Row]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    first = node["local_start"]
+    last = first + max(node["local_count"], 1) - 1
+    console.print(
+        f"node {node['ip'] or 'without address'}: shards {first} to {last} of "
+        f"{node['global_total']}, up {milliseconds(node['uptime_ms'])}, "
+        f"{node['turns']} turns, TSC {node['tsc_cycles_per_ms']} cycles/ms, entropy "
+        f"{node['entropy']}, {node['log_dropped']} log lines dropped, {node['requests_bad']} bad "
+        "requests"
+    )
+    if node["lease_expired"]:
+        lease = "[bold red]expired[/]: all shard traffic is stopped"
+    elif node["lease_deadline"] == 0:
+        lease = "off: enforcement is not armed"
+    else:
+        lease = f"ends in {milliseconds(node['lease_left_ms'])}"
+    console.print(f"lease {lease} (grant {node['lease_generation']})")
+    console.print(_table("Lifecycle", LIFECYCLE, shards))
+    console.print(_table("Connection", CONNECTION, shards))
+    failed = [row for row in shards if row["last_failure"] is not None]
+    if failed:
+        console.print(_table("Last failure", FAILURE, failed))
+    else:
+        console.print("no attempt has failed")
+
+
+def _find(name: str, host: str | None, port: int | None) -> tuple[str, int]:
+    """Return the address to ask: as given, else that of the node that runs here."""
+    if host is not None:
+        return host, port or DEFAULT_PORT
+    if port is not None:
+        return "127.0.0.1", port
+    where = ask_runner(name, {"ask": "where"})
+    return str(where["diagnostics_host"]), int(where["diagnostics_port"])
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  shardfw status                            the node that `shardfw run` started here
+  shardfw status --host 192.0.2.7           a node on the network
+  shardfw status --json | jq '.shards[] | {shard, state, last_failure}'
+
+\b
+JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as TSC and as what is
+left; null where there is nothing yet. Per shard: state, phase, hold, reconnects,
+reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
+lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
+heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters, last_failure."""
+)
+@click.option("--host", metavar="ADDRESS", help="Address of the node; default: the one run here.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help=f"Its diagnostics port.  [default: {DEFAULT_PORT}]",
+)
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which node run here.")
+@click.option(
+    "--timeout",
+    default=3.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds to wait for the whole answer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    *, host: str | None, port: int | None, name: str, timeout: float, as_json: bool
+) -> None:
+    """Ask a running node how it and its shards are.
+
+    Exit codes: 0 answered, 1 no node or no answer, 2 wrong usage.
+    """
+    from rich.console import Console  # noqa: PLC0415
+
+    from toolchain.cli import diagnostics  # noqa: PLC0415
+
+    try:
+        address, udp = _find(name, host, port)
+        # Seen on a terminal only, and only when the answer takes its time.
+        with Console(stderr=True).status(f"asking {address} UDP port {udp}"):
+            replies = diagnostics.ask(address, udp, timeout)
+    except (RunnerError, diagnostics.NoAnswerError) as error:
+        raise click.ClickException(str(error)) from error
+    node = diagnostics.node_report(replies[0])
+    # A node without shards answers for slot 0 with its own part alone.
+    shards = [diagnostics.shard_report(r) for r in replies if r["slot"] < r["slots_used"]]
+    if as_json:
+        click.echo(json.dumps({"node": node, "shards": shards}))
+    else:
+        _print(node, shards)
