@@ -5,6 +5,7 @@ Keys are routine name and offset, so that runs over differently linked images ad
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class Coverage:
             place = table.places.get(address)
             if place is not None:
                 self.executed[place[0]].add(place[1])
-        for here, following in zip(trace, trace[1:], strict=False):
+        for here, following in itertools.pairwise(trace):
             fall = table.branches.get(here)
             if fall is not None:
                 name, offset = table.places[here]

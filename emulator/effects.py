@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from emulator.machine import PAGE, split
 from toolchain.layout.fields import BytesField, Field, NestedField
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Event:
-    """A call, port, MMIO or system access; order among them is part of the contract."""
+    """A call, return, port, MMIO or system access; order among them is part of the contract."""
 
     key: tuple[Any, ...]
     line: str
@@ -143,38 +144,50 @@ class Bytes:
 
 
 class World:
-    """A copy of the machine's memory for the model, with its effects recorded."""
+    """The machine's memory as it was before the run, for the model, with its effects recorded.
+
+    Only pages that the machine or the model writes are copied: `touched` holds the model's version
+    of each, by the number of its first page.
+    """
 
     def __init__(self, machine: Machine, answers: deque[tuple[str, object]] | None = None) -> None:
         self._machine = machine
-        self._memory = {id(r): bytearray(r.buffer[:]) for r in machine.regions}
+        self.touched: dict[int, bytearray] = {}
         self._answers = deque(answers or ())
         self.effects: list[Write | Event] = []
         self.ordered: tuple[Any, ...] = ()
         self.quiet = 0
 
     # -- memory -----------------------------------------------------------------------------------
+    def keep(self, number: int) -> bytearray:
+        """Copy a page before it changes; `number` is its address divided by the page size."""
+        region, offset, first = self._machine.page(number * PAGE)
+        found = self.touched.get(first)
+        if found is None:
+            found = self.touched[first] = bytearray(region.buffer[offset : offset + PAGE])
+        return found
+
     def read(self, address: int, size: int) -> bytes:
         """Return bytes of memory."""
-        region, offset = self._machine.locate(address, size)
-        memory = self._memory[id(region)]
-        if offset + size > region.size:
-            return bytes((memory * 2)[offset : offset + size])
-        return bytes(memory[offset : offset + size])
+        parts = []
+        for start, length in split(address, size):
+            region, offset, first = self._machine.page(start)
+            page = self.touched.get(first)
+            at = start % PAGE
+            if page is not None:
+                parts.append(bytes(page[at : at + length]))
+            else:
+                parts.append(region.buffer[offset + at : offset + at + length])
+        return b"".join(parts)
 
     def store(self, address: int, contents: bytes, what: str, field: Field | None = None) -> None:
         """Set bytes of memory and record the effect."""
-        if not contents:
-            return
-        region, offset = self._machine.locate(address, len(contents))
-        memory = self._memory[id(region)]
-        if offset + len(contents) > region.size:
-            for n, value in enumerate(contents):
-                memory[(offset + n) % region.size] = value
-        else:
-            memory[offset : offset + len(contents)] = contents
-        publish = field is not None and any(f is field for f in self.ordered)
-        self.effects.append(Write(address, contents, what, _caller(), publish))
+        for start, length in split(address, len(contents)):
+            at, done = start % PAGE, start - address
+            self.keep(start // PAGE)[at : at + length] = contents[done : done + length]
+        if contents:
+            publish = field is not None and any(f is field for f in self.ordered)
+            self.effects.append(Write(address, contents, what, _caller(), publish))
 
     def write(self, address: int, contents: bytes) -> None:
         """Set bytes in a region without a struct."""
@@ -207,10 +220,6 @@ class World:
     def address(self, thing: Data | str) -> int:
         """Return the address of a symbol."""
         return self._machine.image.address(thing)
-
-    def memory_of(self, region: object) -> bytearray:
-        """Return the model's copy of a region, for the comparison at the end."""
-        return self._memory[id(region)]
 
     # -- the outside ------------------------------------------------------------------------------
     def _answer(self, kind: str) -> Any:  # noqa: ANN401 - by kind
@@ -279,18 +288,27 @@ class World:
         """Record a call."""
         self._event("call", name, tuple(sorted(arguments.items())))
 
+    def leave(self, name: str, outputs: tuple[int | None, ...], line: str) -> None:
+        """Record a return with what the model gives back; None is not compared."""
+        self.effects.append(Event(("return", name, outputs), line))
+
 
 def model(function: F) -> F:
     """Register the reference model of the routine with the same name and module path."""
     path = function.__module__.replace("emulator.models.", "firmware.", 1)
     signature = inspect.signature(function)
+    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
 
     @functools.wraps(function)
     def recorded(world: World, *args: int, **kwargs: int) -> Any:  # noqa: ANN401 - the outputs
         bound = signature.bind(world, *args, **kwargs)
         arguments = dict(list(bound.arguments.items())[1:])
         world.enter(function.__name__, {k: int(v) for k, v in arguments.items()})
-        return function(*bound.args, **bound.kwargs)
+        given = function(*bound.args, **bound.kwargs)
+        values = () if given is None else given if isinstance(given, tuple) else (given,)
+        outputs = tuple(None if v is None else int(v) for v in values)
+        world.leave(function.__name__, outputs, place)
+        return given
 
     _REGISTRY[path, function.__name__] = recorded
     return recorded  # type: ignore[return-value]  # same signature

@@ -14,26 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-class EnvironmentError_(Exception):
+class UnansweredError(Exception):
     """The code asked for something that the test did not provide."""
 
 
 def _no_port(port: int, size: int) -> int:
-    raise EnvironmentError_(f"unexpected IN from port {port:#x} ({size} bytes); set on_port_in")
+    raise UnansweredError(f"unexpected IN from port {port:#x} ({size} bytes); set on_port_in")
 
 
 def _no_mmio(address: int, size: int) -> int:
-    raise EnvironmentError_(
-        f"unexpected MMIO read at {address:#x} ({size} bytes); set on_mmio_read"
-    )
+    raise UnansweredError(f"unexpected MMIO read at {address:#x} ({size} bytes); set on_mmio_read")
 
 
 def _no_cpuid(leaf: int, subleaf: int) -> tuple[int, int, int, int]:
-    raise EnvironmentError_(f"unexpected CPUID {leaf:#x}.{subleaf}; set on_cpuid")
+    raise UnansweredError(f"unexpected CPUID {leaf:#x}.{subleaf}; set on_cpuid")
 
 
 def _no_msr(msr: int) -> int:
-    raise EnvironmentError_(f"unexpected RDMSR {msr:#x}; set on_rdmsr")
+    raise UnansweredError(f"unexpected RDMSR {msr:#x}; set on_rdmsr")
 
 
 @dataclass
@@ -76,7 +74,7 @@ class Environment:
         try:
             value = self._tsc() & (1 << 64) - 1
         except StopIteration:
-            raise EnvironmentError_("the test gave no further value for RDTSC") from None
+            raise UnansweredError("the test gave no further value for RDTSC") from None
         self._answer("rdtsc", value)
         return value
 
@@ -85,7 +83,7 @@ class Environment:
         try:
             answer = self._random()
         except StopIteration:
-            raise EnvironmentError_("the test gave no further value for RDRAND") from None
+            raise UnansweredError("the test gave no further value for RDRAND") from None
         self._answer("rdrand", answer)
         return answer
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import iced_x86 as ix
 import unicorn as uc
 import unicorn.x86_const as ux
+from unicorn.unicorn_py3.unicorn import uclib
 
 from emulator.environment import Environment
 
@@ -34,7 +35,6 @@ GPR = (
     "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
 )  # fmt: skip
 _UC_GPR = {n: getattr(ux, f"UC_X86_REG_{n.upper()}") for n in GPR}
-_CONTEXT_OFFSET = 40  # of RAX in Unicorn's private context; `Snapshot` verifies it
 _SPECIAL = {
     ix.Mnemonic.RDTSC, ix.Mnemonic.RDRAND, ix.Mnemonic.RDSEED, ix.Mnemonic.CPUID, ix.Mnemonic.RDMSR,
     ix.Mnemonic.WRMSR, ix.Mnemonic.HLT, ix.Mnemonic.INVLPG, ix.Mnemonic.WBINVD, ix.Mnemonic.CLI,
@@ -67,32 +67,70 @@ class Region:
         return ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
 
 
+class Page(NamedTuple):
+    """Where the bytes of one page of the address space are.
+
+    Attributes:
+        region: The region.
+        offset: Of the page in the region's buffer.
+        first: Number of the page at the region's first address: equal for all aliases.
+    """
+
+    region: Region
+    offset: int
+    first: int
+
+
+def split(address: int, size: int) -> list[tuple[int, int]]:
+    """Cut a run of bytes at page boundaries into (address, size)."""
+    end, parts = address + size, []
+    while address < end:
+        length = min(end, (address // PAGE + 1) * PAGE) - address
+        parts.append((address, length))
+        address += length
+    return parts
+
+
 def _pages(size: int) -> int:
     return max(PAGE, -(-size // PAGE) * PAGE)
 
 
 class Snapshot:
-    """Registers at once: 16 general-purpose ones in encoding order, RIP, RFLAGS."""
+    """Registers at once: 16 general-purpose ones in encoding order, RIP, RFLAGS; or XMM0-15.
+
+    One call of the library with prepared arguments: the binding's own `reg_read` costs more than
+    the instruction that it looks at.
+    """
 
     def __init__(self, engine: uc.Uc) -> None:
-        for n, name in enumerate(GPR):
-            engine.reg_write(_UC_GPR[name], 0xABCD_0000_0000_0000 + n)
-        engine.reg_write(ux.UC_X86_REG_RIP, 0x123456)
-        self._context = engine.context_save()
-        base = ctypes.cast(self._context._context, ctypes.c_void_p).value
-        if base is None:
-            raise MachineError("Unicorn gave an empty register context")
-        words = (ctypes.c_uint64 * 18).from_address(base + _CONTEXT_OFFSET)
-        self.view: memoryview = memoryview(words).cast("B").cast("Q")
-        probe = self.view.tolist()
-        if probe[:17] != [*(0xABCD_0000_0000_0000 + n for n in range(16)), 0x123456]:
-            raise MachineError("Unicorn's register context has another shape; pin unicorn==2.1.4")
-        self._update = engine.context_update
+        library = ctypes.PyDLL(uclib._name)  # keeps the interpreter lock: the call is that short
+        self._read = library.uc_reg_read_batch
+        self._read.restype = ctypes.c_int
+        names = [*_UC_GPR.values(), ux.UC_X86_REG_RIP, ux.UC_X86_REG_RFLAGS]
+        self._values = (ctypes.c_uint64 * len(names))()
+        self._general = self._arguments(engine, names, self._values)
+        self._halves = (ctypes.c_uint64 * 32)()
+        vectors = [ux.UC_X86_REG_XMM0 + n for n in range(16)]
+        self._vector = self._arguments(engine, vectors, self._halves)
 
-    def take(self) -> memoryview:
-        """Update and return the view; it changes with the next call."""
-        self._update(self._context)
-        return self.view
+    def _arguments(
+        self, engine: uc.Uc, names: list[int], values: ctypes.Array[ctypes.c_uint64]
+    ) -> tuple[object, ...]:
+        count, start = len(names), ctypes.addressof(values)
+        each = ctypes.sizeof(values) // count
+        ids = (ctypes.c_int * count)(*names)
+        places = (ctypes.c_void_p * count)(*(start + each * n for n in range(count)))
+        return engine._uch, ids, places, count
+
+    def take(self) -> list[int]:
+        """Return the registers as they are now."""
+        self._read(*self._general)
+        return self._values[:]
+
+    def vectors(self) -> list[int]:
+        """Return XMM0-15 as 32 quadwords, the low half of each first."""
+        self._read(*self._vector)
+        return self._halves[:]
 
 
 class Machine:
@@ -110,6 +148,7 @@ class Machine:
         self.snapshot = Snapshot(self.engine)
         self.environment = Environment()
         self.regions: list[Region] = []
+        self.pages: dict[int, Page] = {}
         self._sections: list[tuple[Region, bytes]] = []
         for s in image.sections:
             if s.bits != 64 or not s.size:
@@ -126,6 +165,7 @@ class Machine:
         self._arena_next = ARENA
         self.special = self._find_special()
         self._fault = ""
+        self._ran_freely = False
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT)
@@ -138,6 +178,9 @@ class Machine:
         rights |= uc.UC_PROT_EXEC if region.executable else 0
         for address in (region.address, *region.aliases):
             self.engine.mem_map_ptr(address, region.size, rights, region.pointer)
+            for offset in range(0, region.size, PAGE):
+                first = (region.address + offset) // PAGE
+                self.pages[(address + offset) // PAGE] = Page(region, offset, first)
         self.regions.append(region)
 
     def reset(self) -> None:
@@ -158,51 +201,38 @@ class Machine:
         self._arena_next = start + size
         return start
 
-    def locate(self, address: int, size: int = 1) -> tuple[Region, int]:
-        """Return the region and the offset of an address.
+    def page(self, address: int) -> Page:
+        """Return the page of an address.
 
         Raises:
             MachineError: Nothing is mapped there.
         """
-        for region in self.regions:
-            for start in (region.address, *region.aliases):
-                if start <= address and address + size <= start + region.size:
-                    return region, address - start
-        # A run across the seam of a ring and its second mapping.
-        for region in self.regions:
-            span = region.size * (1 + len(region.aliases))
-            if (
-                region.aliases
-                and region.address <= address
-                and address + size <= region.address + span
-            ):
-                return region, address - region.address
-        raise MachineError(f"no memory at {address:#x} ({size} bytes)")
+        found = self.pages.get(address // PAGE)
+        if found is None:
+            raise MachineError(f"no memory at {address:#x}")
+        return found
 
     def read(self, address: int, size: int) -> bytes:
         """Return bytes of memory."""
-        region, offset = self.locate(address, size)
-        if offset + size > region.size:
-            twice = region.buffer[:] * 2
-            return twice[offset : offset + size]
-        return region.buffer[offset : offset + size]
+        parts = []
+        for start, length in split(address, size):
+            region, offset, _ = self.page(start)
+            offset += start % PAGE
+            parts.append(region.buffer[offset : offset + length])
+        return b"".join(parts)
 
     def write(self, address: int, contents: bytes) -> None:
         """Set bytes of memory, whatever its protection."""
-        region, offset = self.locate(address, len(contents))
-        for n, value in enumerate(contents):
-            if offset + len(contents) > region.size:
-                region.buffer[(offset + n) % region.size] = value
-        if offset + len(contents) <= region.size:
-            region.buffer[offset : offset + len(contents)] = contents
+        for start, length in split(address, len(contents)):
+            region, offset, _ = self.page(start)
+            offset += start % PAGE
+            done = start - address
+            region.buffer[offset : offset + length] = contents[done : done + length]
 
     def canonical(self, address: int) -> int:
         """Return the first address of the byte that `address` names."""
-        for region in self.regions:
-            for start in region.aliases:
-                if start <= address < start + region.size:
-                    return region.address + address - start
-        return address
+        found = self.pages.get(address // PAGE)
+        return address if found is None else found.first * PAGE + address % PAGE
 
     # -- instructions that the test answers -------------------------------------------------------
     def _find_special(self) -> dict[int, ix.Instruction]:
@@ -292,7 +322,7 @@ class Machine:
 
     def registers(self) -> dict[str, int]:
         """Return the 64-bit registers by name."""
-        return dict(zip(GPR, self.snapshot.take().tolist()[:16], strict=True))
+        return dict(zip(GPR, self.snapshot.take()[:16], strict=True))
 
     def prepare_call(self, address: int, registers: dict[str, int], flags: int = 0x202) -> int:
         """Set up a call of the code at `address`; return the RSP that it must leave."""
@@ -342,6 +372,7 @@ class Machine:
         """Call a routine freely and return the registers it left."""
         address = self.image.address(name)
         leave = self.prepare_call(address, registers or {})
+        self._ran_freely = True
         self.run(address, limit)
         after: dict[str, Any] = self.registers()
         after["flags"] = self.engine.reg_read(ux.UC_X86_REG_RFLAGS)
@@ -351,6 +382,10 @@ class Machine:
 
     def hook(self, kind: int, callback: Callable[..., Any], begin: int = 1, end: int = 0) -> int:
         """Add a Unicorn hook; return its handle for `unhook`."""
+        if self._ran_freely:
+            # Blocks translated without hooks would never call the new one.
+            self.engine.ctl_flush_tb()
+            self._ran_freely = False
         return int(self.engine.hook_add(kind, callback, None, begin, end))
 
     def unhook(self, handle: int) -> None:

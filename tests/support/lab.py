@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 import unicorn.x86_const as ux
 
 from emulator.effects import World
-from emulator.environment import Environment
 from emulator.lockstep import Lockstep, Result
 from emulator.machine import Machine, Region
 from firmware import limits
@@ -18,6 +18,7 @@ from firmware.layouts.shard import ShardContext
 from toolchain.link import Linker, SectionPlan
 
 if TYPE_CHECKING:
+    from emulator.environment import Environment
     from toolchain.asm import Routine
     from toolchain.layout import Global, Struct
     from toolchain.link import Image
@@ -52,10 +53,13 @@ class Lab:
     Args:
         routines: What to link; what they call comes along.
         slots: Workspaces.
-        semantics: Let the Python semantics judge each instruction too.
+        semantics: Let the Python semantics judge each instruction too. On by default; the
+            environment variable SHARDFW_SEMANTICS=0 turns the default off.
     """
 
-    def __init__(self, *routines: Routine, slots: int = 2, semantics: bool = False) -> None:
+    def __init__(self, *routines: Routine, slots: int = 2, semantics: bool | None = None) -> None:
+        if semantics is None:
+            semantics = os.environ.get("SHARDFW_SEMANTICS", "1") != "0"
         self.image = _linked(routines)
         regions = [r for n in range(slots) for r in workspace(n)]
         regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES))
