@@ -304,7 +304,7 @@ def _check_results_used(flow: _Flow) -> None:
         changed = False
         for n in range(len(flow.lines) - 1, -1, -1):
             e = flow.effects[n]
-            new = e.reads | (leaving(n, e) & ~e.kills)
+            new = e.reads | e.observes | (leaving(n, e) & ~e.kills)
             if new != live[n]:
                 live[n], changed = new, True
     for n, line in enumerate(flow.lines):

@@ -43,10 +43,12 @@ _ZERO_IDIOMS = ("xor", "sub", "pxor", "xorps")
 class Effect:
     """Bit sets of one line.
 
-    `kills` are those written whole; `sets` all that get a value; `clobbers` those left without one.
+    `kills` are those written whole; `sets` all that get a value; `clobbers` those left without one;
+    `observes` those that may be read but need not have been set (calls of firmware).
     """
 
     reads: int = 0
+    observes: int = 0
     sets: int = 0
     kills: int = 0
     clobbers: int = 0
@@ -178,6 +180,10 @@ def effect(line: Line, bits: int) -> Effect:
     e.sets |= written
     e.kills |= written | undefined
     e.clobbers |= undefined
+    if line.mnemonic in ("call far", "int"):
+        # Firmware answers in registers of its choice and may change all others.
+        e.observes = sum(BIT[name] for name in GPR_NAMES[:8] if name != "rsp")
+        e.sets |= e.observes | FLAGS & ~BIT["if"]
     e.loads, e.stores = _memory(line, info)
     e.stack = _stack_move(line, ins)
     mnemonic = line.mnemonic.split()[-1]
@@ -185,6 +191,6 @@ def effect(line: Line, bits: int) -> Effect:
     volatile = any(getattr(m.ref, "volatile", False) for m in e.loads)
     e.needed = (
         bool(e.stores) or volatile or implicit or mnemonic in _ALWAYS_NEEDED or mnemonic in TERMINATORS
-        or bool(e.stack) or any(type(o).__name__ in ("CtrlReg", "SegReg") for o in line.ops)
+        or bool(e.stack) or bool(e.sets & RSP) or any(type(o).__name__ in ("CtrlReg", "SegReg") for o in line.ops)
     )  # fmt: skip
     return e
