@@ -28,7 +28,8 @@ class DhcpMessage:
     """One BOOTP packet with DHCP options.
 
     `sname` and `file` are the raw fields; when option 52 says so they hold options, which
-    `encode` packs from `sname_options` and `file_options`.
+    `encode` packs from `sname_options` and `file_options`. `tail` ends the options, and zeros fill
+    the payload up to `minimum` bytes, the 300 that old relays expect.
     """
 
     op: int
@@ -46,6 +47,7 @@ class DhcpMessage:
     sname_options: list[tuple[int, bytes]] = field(default_factory=list)
     file_options: list[tuple[int, bytes]] = field(default_factory=list)
     tail: bytes = b"\xff"
+    minimum: int = 300
 
     def option(self, code: int) -> bytes | None:
         """Return an option's value, its parts joined as RFC 3396 says; None when absent."""
@@ -59,8 +61,8 @@ class DhcpMessage:
         value = self.option(OPT_TYPE)
         return value[0] if value else 0
 
-    def encode(self, minimum: int = 300) -> bytes:
-        """Return the UDP payload, padded to the 300 bytes that old relays expect."""
+    def encode(self) -> bytes:
+        """Return the UDP payload."""
         sname = _pack(self.sname_options, 64) if self.sname_options else self.sname
         file = _pack(self.file_options, 128) if self.file_options else self.file
         head = _HEAD.pack(
@@ -68,7 +70,7 @@ class DhcpMessage:
             self.ciaddr, self.yiaddr, self.siaddr, self.giaddr, self.chaddr, sname, file,
         )  # fmt: skip
         body = b"".join(bytes((code, len(value))) + value for code, value in self.options)
-        return (head + MAGIC + body + self.tail).ljust(minimum, b"\x00")
+        return (head + MAGIC + body + self.tail).ljust(self.minimum, b"\x00")
 
     @classmethod
     def decode(cls, data: bytes) -> DhcpMessage:

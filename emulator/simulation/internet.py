@@ -8,7 +8,7 @@ from emulator.simulation.host import Host
 from emulator.simulation.packet import ip, ip_text
 from emulator.simulation.peers.dhcp import DhcpPolicy, DhcpServer
 from emulator.simulation.peers.dns import DnsServer
-from emulator.simulation.peers.gateway import GatewayPeer
+from emulator.simulation.peers.gateway import GatewayPeer, plan_actions
 from emulator.simulation.wire import Segment
 from pxe.gateway import GatewayOptions
 
@@ -72,6 +72,9 @@ class Internet:
             self.router, port, options or GatewayOptions(), address=raw, config=config, core=core
         )
         self.gateways[name] = peer
+        # Timed events of a plan act on sessions, and hosts that share them are one gateway.
+        if not sessions_of:
+            self.world.actions.update(plan_actions(peer))
         return peer
 
     def move(self, name: str, address: str) -> None:

@@ -8,7 +8,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from emulator.simulation.clock import NS_PER_S, NS_PER_US, EventQueue
+from emulator.simulation.clock import NS_PER_MS, NS_PER_S, NS_PER_US, EventQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,6 +136,7 @@ class World:
             "link-up": lambda name: self.port(name).set_link(up=True),
             "link-down": lambda name: self.port(name).set_link(up=False),
             "power-off": lambda name: self.attachment(name).power_off(),
+            "jump-clock": self._jump_clock,
         }
         self._attachments: dict[str, Attachment] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -144,6 +145,11 @@ class World:
     def now_ns(self) -> int:
         """The virtual time, in nanoseconds."""
         return self.events.now_ns
+
+    def _jump_clock(self, argument: str) -> None:
+        """Carry out `jump-clock NODE MILLISECONDS` of a plan; the number may be negative."""
+        name, milliseconds = argument.split()
+        self.attachment(name).jump_clock(int(milliseconds) * NS_PER_MS)
 
     def attach(self, node: Node, port: Port, name: str = "") -> Attachment:
         """Put a node under test on a port; it gets its first turn at once."""

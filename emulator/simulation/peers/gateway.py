@@ -6,6 +6,7 @@ and its actions become frames, close handshakes and resets.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from emulator.simulation.peers.websocket import CLOSE, WebSocketPeer, WebSocketS
 from pxe.gateway import Abort, Gateway, GatewayOptions, Send
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from emulator.simulation.host import Host
     from emulator.simulation.peers.tcp import TcpConfig
     from emulator.simulation.world import World
@@ -156,7 +159,9 @@ class GatewayCore:
     @staticmethod
     def _drain(connection: Connection, peer: WebSocketPeer) -> None:
         """Write what the connection queued, unless TCP is still busy with earlier messages."""
-        if peer.tcp.sender.backlog < HIGH_WATER:
+        if peer.tcp.sender.backlog >= HIGH_WATER:
+            return
+        with peer.tcp.corked() if peer.policy.coalesce else contextlib.nullcontext():
             for action in connection.drain():
                 _perform(peer, action)
 
@@ -171,3 +176,38 @@ def _perform(peer: WebSocketPeer, action: Action) -> None:
         peer.tcp.close()
     else:
         peer.close(action.code, action.reason)
+
+
+def plan_actions(gateway: GatewayPeer) -> dict[str, Callable[[str], None]]:
+    """Return what timed events of a fault plan may do to a gateway, for `World.actions`.
+
+    `at 5s gateway-close 3 4009` closes shard 3 with 4009; a shard without a connection is passed
+    over, because a plan made by chance cannot know who is connected.
+    """
+    core = gateway.core
+
+    def on_shard(act: Callable[[int, list[str]], None]) -> Callable[[str], None]:
+        def run(argument: str) -> None:
+            shard, *rest = argument.split()
+            with contextlib.suppress(LookupError):
+                act(int(shard), rest)
+            gateway.flush()
+
+        return run
+
+    def restart(argument: str) -> None:
+        core.restart(keep_sessions=argument == "keep-sessions")
+        gateway.flush()
+
+    return {
+        "gateway-close": on_shard(lambda shard, rest: core.kick(shard, int(rest[0]))),
+        "gateway-abort": on_shard(lambda shard, _rest: core.abort(shard)),
+        "gateway-reconnect": on_shard(lambda shard, _rest: core.reconnect(shard)),
+        "gateway-invalid": on_shard(
+            lambda shard, rest: core.invalidate(shard, resumable=rest == ["true"])
+        ),
+        "gateway-stall": on_shard(lambda shard, _rest: core.stall(shard)),
+        "gateway-release": on_shard(lambda shard, _rest: core.release(shard)),
+        "gateway-vanish": on_shard(lambda shard, _rest: gateway.peer_of(shard).tcp.vanish()),
+        "gateway-restart": restart,
+    }

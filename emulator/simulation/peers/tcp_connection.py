@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 from emulator.simulation.packet import ACK, FIN, RST, SYN, PacketError, Tcp, TcpOptions
 from emulator.simulation.peers.tcp_core import ConnectionCore
 from emulator.simulation.peers.tcp_types import (
@@ -9,6 +12,9 @@ from emulator.simulation.peers.tcp_types import (
     State,
     distance,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DEFAULT_MSS = 536
 _AFTER_CLOSE = {State.ESTABLISHED: State.FIN_WAIT_1, State.CLOSE_WAIT: State.LAST_ACK}
@@ -34,7 +40,18 @@ class Connection(ConnectionCore):
         if self.sender.fin_at is not None or self.state in (State.CLOSED, State.TIME_WAIT):
             raise ConnectionError(f"{self}: send after close")
         self.sender.push(data)
-        self._output()
+        if not self._corked:
+            self._output()
+
+    @contextlib.contextmanager
+    def corked(self) -> Iterator[None]:
+        """Hold what is sent inside the block and send it in as few segments as possible."""
+        self._corked = True
+        try:
+            yield
+        finally:
+            self._corked = False
+            self._output()
 
     def close(self) -> None:
         """Send FIN after everything queued; the peer may go on sending."""

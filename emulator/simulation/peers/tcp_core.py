@@ -67,6 +67,7 @@ class ConnectionCore:
         self._peer_scale = 0
         self._scaled = False
         self._ack_due = False
+        self._corked = False
         self._window_seq, self._window_ack = 0, 0
         self._tries = 0
         self._probes = 0

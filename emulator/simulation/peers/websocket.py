@@ -7,6 +7,7 @@ server would not send goes out through `raw` and `frame`.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -113,6 +114,7 @@ class WebSocketPolicy:
         close_delay_ns: wait before that echo.
         answers_ping: echo a ping.
         close_timeout_ns: wait this long for the client's echo, then end the TCP connection.
+        coalesce: put the 101 response and what `on_open` sends into one segment.
     """
 
     silent: bool = False
@@ -124,6 +126,7 @@ class WebSocketPolicy:
     close_delay_ns: int = 0
     answers_ping: bool = True
     close_timeout_ns: int = 10 * NS_PER_S
+    coalesce: bool = False
 
 
 class WebSocketPeer:
@@ -257,11 +260,12 @@ class WebSocketPeer:
             self._emit(RejectData(b""))
             self.tcp.close()
             return
-        right = self._ws.send(AcceptConnection())
-        self.tcp.send(right if policy.response is None else policy.response(upgrade))
-        self.open = True
-        if self.on_open is not None:
-            self.on_open()
+        with self.tcp.corked() if policy.coalesce else contextlib.nullcontext():
+            right = self._ws.send(AcceptConnection())
+            self.tcp.send(right if policy.response is None else policy.response(upgrade))
+            self.open = True
+            if self.on_open is not None:
+                self.on_open()
 
     def _take_part(self, event: TextMessage | BytesMessage) -> None:
         self._parts.append(event.data if isinstance(event.data, str) else bytes(event.data))

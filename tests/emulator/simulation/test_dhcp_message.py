@@ -11,7 +11,7 @@ from emulator.simulation import dhcp_message as d
 from emulator.simulation.packet import PacketError, ip
 
 MAC = bytes.fromhex("525400000001")
-HEAD = d.DhcpMessage(2, 7, MAC).encode(0)[:236]
+HEAD = d.DhcpMessage(2, 7, MAC).encode()[:236]
 
 
 def reply(**fields) -> d.DhcpMessage:
@@ -77,6 +77,13 @@ def test_options_that_do_not_fit_a_field_are_refused():
     message = reply(sname_options=[(43, bytes(70))])
     with pytest.raises(PacketError, match="73 bytes of options do not fit a field of 64"):
         message.encode()
+
+
+def test_a_message_may_end_inside_an_option():
+    message = reply(tail=b"\x36", minimum=0)
+    assert message.encode()[-1:] == b"\x36"
+    with pytest.raises(PacketError, match="option 54 runs past its field"):
+        d.DhcpMessage.decode(message.encode())
 
 
 @given(st.binary(max_size=80))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from scapy.utils import rdpcap
 
 from emulator.simulation.clock import NS_PER_US
 from emulator.simulation.wire import Port, Segment
@@ -122,3 +123,5 @@ def test_a_capture_is_a_nanosecond_pcap(tmp_path):
     assert struct.unpack("<IHHiIII", raw[:24]) == (0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
     assert struct.unpack("<IIII", raw[24:40]) == (3, 7, 60, 60)
     assert raw[40:] == frame(MACS[1], MACS[0])
+    (read,) = rdpcap(str(path))
+    assert (bytes(read), read.time * 10**9) == (frame(MACS[1], MACS[0]), 3_000_000_007)

@@ -137,6 +137,16 @@ def test_jumping_the_clock_source_moves_only_that_node():
     assert max(two.turns) <= 2 * NS_PER_MS
 
 
+def test_a_plan_jumps_a_clock():
+    world, one, _ = two_nodes()
+    world.schedule(FaultPlan.parse("at 5ms jump-clock one -2; at 9ms jump-clock one 7"))
+    world.run_until(6 * NS_PER_MS)
+    assert max(one.turns) <= 5 * NS_PER_MS
+    assert one.turns[-1] <= 4 * NS_PER_MS
+    world.run_until(10 * NS_PER_MS)
+    assert one.turns[-1] == 15 * NS_PER_MS
+
+
 def test_plan_events_pull_cables_and_call_registered_actions():
     world, _, two = two_nodes()
     called: list[str] = []
@@ -151,6 +161,6 @@ def test_plan_events_pull_cables_and_call_registered_actions():
 def test_an_unknown_action_lists_the_known_ones():
     world = World(1)
     with pytest.raises(
-        LookupError, match="no action is called 'explode'; known: link-down, link-up"
+        LookupError, match="no action is called 'explode'; known: jump-clock, link-down"
     ):
         world.schedule(FaultPlan.parse("at 5ms explode"))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
+from emulator.simulation.faults import FaultPlan
+from emulator.simulation.internet import Internet
 from emulator.simulation.peers.gateway import GatewayPeer
 from pxe.gateway import GatewayOptions, LoadOptions, parse_script
 
@@ -163,3 +165,19 @@ def test_equal_seeds_give_equal_sessions(pair_of, shard_of):
     first, again, other = run(1), run(1), run(2)
     assert first == again
     assert first[0] != other[0]
+
+
+def test_gateway_events_act_on_the_shard_they_name(pair, shard_of):
+    internet = Internet(pair.world, pair.segment)
+    gateway = internet.gateway(options=GatewayOptions(shards=2, max_concurrency=2))
+    pair.node.gateway = internet.router.address
+    address = gateway.server.address
+    shards = [shard_of(pair, number, 2, address) for number in range(2)]
+    for shard in shards:
+        shard.dial()
+    plan = "at 5s gateway-close 1 4009; at 6s gateway-reconnect 0; at 7s gateway-invalid 0 true"
+    pair.world.schedule(FaultPlan.parse(plan + "; at 8s gateway-abort 0; at 9s gateway-abort 0"))
+    pair.world.run_until(10 * NS_PER_S)
+    assert shards[1].client.protocol.close_code == 4009
+    assert shards[0].ops[-2:] == [7, 9]
+    assert shards[0].client.tcp.close_reason == "reset"

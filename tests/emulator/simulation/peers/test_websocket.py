@@ -91,6 +91,21 @@ class TestUpgrade:
         assert session.client.response.headers["X-More"] == "1"
         assert session.client.texts == ["early"]
 
+    @pytest.mark.parametrize("coalesce", [True, False])
+    def test_the_first_message_may_share_a_segment_with_the_response(
+        self, pair, client_of, coalesce
+    ):
+        def accept(peer) -> None:
+            peer.on_open = lambda: peer.send("hello")
+
+        WebSocketServer(pair.peer.tcp, 80, accept, WebSocketPolicy(coalesce=coalesce))
+        pair.node.tcp.log = []
+        client = client_of(pair)
+        client.run()
+        assert client.texts == ["hello"]
+        bearing = [s for _, way, s in pair.node.tcp.log if way == "in" and s.payload]
+        assert len(bearing) == (1 if coalesce else 2)
+
     def test_a_request_that_is_no_upgrade_is_refused(self, pair):
         server = WebSocketServer(pair.peer.tcp, 80, lambda _peer: None)
         answer = bytearray()
