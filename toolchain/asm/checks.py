@@ -23,6 +23,7 @@ from toolchain.asm.flow import (
     routine_reads,
 )
 from toolchain.asm.registers import Convention
+from toolchain.asm.unjudged import unicorn_defect
 
 if TYPE_CHECKING:
     from toolchain.asm.routine import Contract, Routine
@@ -81,6 +82,7 @@ def check(routine: Routine, lines: list[Line]) -> None:
     """
     flow = _Flow(routine, lines)
     reached = _check_reachable(flow)
+    _check_judged(flow)
     _check_stack(flow, reached)
     _check_calls(flow)
     _check_clobbers(flow)
@@ -102,6 +104,19 @@ def _check_reachable(flow: _Flow) -> list[int]:
                 line, f"{line.mnemonic} can never run", "remove it, or jump to it from somewhere"
             )
     return sorted(seen)
+
+
+def _check_judged(flow: _Flow) -> None:
+    if flow.routine.bits != 64:
+        return
+    for line in flow.lines:
+        defect = unicorn_defect(line.ins) if line.ins is not None else ""
+        if defect:
+            raise flow.error(
+                line,
+                f"{line.mnemonic} in this form cannot be proved, Unicorn runs it wrong: {defect}",
+                "use other instructions",
+            )
 
 
 def _check_stack(flow: _Flow, reached: list[int]) -> None:
