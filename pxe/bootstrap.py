@@ -62,6 +62,7 @@ PACKAGES = (
         "is the BIOS that starts the boot ROM",
     ),
     Package("nasm", ("nasm",), "re-assembles our listing and must get the same bytes"),
+    Package("gdb", ("gdb",), "reads the symbols and line numbers of the built ELF file"),
     Package("dnsmasq-base", ("dnsmasq",), "is the DHCP and TFTP server of the bridge tests"),
     Package("iproute2", ("ip",), "makes the network namespaces of the bridge tests"),
 )

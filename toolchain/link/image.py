@@ -38,6 +38,11 @@ class Placed:
     thing: Any
     section: str
 
+    @property
+    def is_routine(self) -> bool:
+        """Whether the symbol is code with a contract, and not data or an address."""
+        return hasattr(self.thing, "contract") or getattr(self.thing, "is_routine", False)
+
 
 @dataclass
 class Image:
@@ -61,7 +66,7 @@ class Image:
 
     def routines(self) -> list[Placed]:
         """Return the routines in address order."""
-        found = [p for p in self.symbols.values() if hasattr(p.thing, "contract")]
+        found = [p for p in self.symbols.values() if p.is_routine]
         return sorted(found, key=lambda p: p.address)
 
     def symbol_at(self, address: int) -> Placed | None:
