@@ -88,7 +88,7 @@ class Receiver:
             if known + len(part) <= offset or known >= offset + len(data):
                 kept.append((known, part))
                 continue
-            # Overlap: what came first stays, the new piece fills in around it.
+            # Overlap: one piece is made of both.
             if known < offset:
                 data = part[: offset - known] + data
                 offset = known
