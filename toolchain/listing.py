@@ -19,7 +19,7 @@ from toolchain.asm.registers import LOW8, LOW16, LOW32, WHOLE, Reg
 from toolchain.asm.routine import Routine
 from toolchain.layout.data import Table
 from toolchain.layout.struct import Struct
-from toolchain.link.flat import file_offsets
+from toolchain.link.flat import file_offsets, file_size
 from toolchain.source import Comments, short_path
 
 if TYPE_CHECKING:
@@ -287,6 +287,7 @@ def section_text(image: Image, section: Section) -> list[str]:
 def image_listing(image: Image) -> str:
     """Return NASM source whose `nasm -f bin` output is the flat image, byte for byte."""
     offsets = file_offsets(image)
+    last = next(reversed(offsets), "")
     out = ["; Generated from Python; see the file and line beside each instruction.", "org 0"]
     for section in image.sections:
         if not section.size:
@@ -297,6 +298,9 @@ def image_listing(image: Image) -> str:
             place = f"nobits vstart={section.address:#x} valign=1"
         out += ["", f"section {section.name} {place}"]
         out += section_text(image, section)
+        if section.name == last:
+            rest = file_size(image) - offsets[last] - len(section.contents)
+            out += [f"        times {rest} db 0 ; to the end of the page"] if rest else []
     empty = [s for s in image.sections if not s.size]
     for section in empty:
         stem = section.name.lstrip(".")

@@ -38,7 +38,10 @@ class TestPackages:
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         done = bootstrap.install_packages(
-            list(PACKAGES[3:5]), is_root=False, has_apt=True, run_shell=refuse_to_run
+            [package for package in PACKAGES if package.name in ("nasm", "dnsmasq-base")],
+            is_root=False,
+            has_apt=True,
+            run_shell=refuse_to_run,
         )
         assert done is False
         out = capsys.readouterr().out

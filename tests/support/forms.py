@@ -163,6 +163,13 @@ def every_line(bits: int) -> list[Line]:
                 except AsmError as problem:
                     if not any(text in problem.what for text in _REFUSALS):
                         raise
+    for method in sorted(dir(asm)):
+        prefix, _, name = method.rpartition("_")
+        wide = name.endswith("q") and bits != 64
+        if name[:4] in ("movs", "stos", "lods", "scas", "cmps") and name[4:] in "bwdq" and not wide:
+            asm.emit(f"{prefix} {name}".strip())
+        elif name in ("insb", "insw", "insd", "outsb", "outsw", "outsd"):
+            asm.emit(f"{prefix} {name}".strip())
     return asm.lines
 
 

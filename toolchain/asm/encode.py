@@ -204,6 +204,8 @@ def encoded(ins: ix.Instruction, bits: int, ip: int = 0) -> bytes:
         encoder.encode(ins, ip)
     finally:
         got = bytes(encoder.take_buffer())  # also after a refusal, which leaves a part behind
+    if got[0] == 0x66 and got[1] in (0xF2, 0xF3) and ins.is_string_instruction:
+        return got[1:2] + got[:1] + got[2:]  # NASM puts REP before the operand size
     return got
 
 

@@ -17,7 +17,7 @@ def test_map_lists_everything_that_was_placed():
 
 def test_map_shows_sizes_rights_and_sources():
     assert re.search(r"^\.boot +0x7c00 +\d+ +0x0  rwx$", MAP, re.MULTILINE)
-    assert re.search(r"^\.text +0x60000000 +\d+ +0x1000  r-x$", MAP, re.MULTILINE)
+    assert re.search(r"^\.text +0x60000000 +\d+ +0x400  r-x$", MAP, re.MULTILINE)
     assert re.search(r"^\.bss +0x60002000 +\d+ +-  rw-$", MAP, re.MULTILINE)
     size = IMAGE.symbols["main"].size
     stack = IMAGE.stack["main"]
