@@ -29,7 +29,7 @@ class Entry:
 # In the order of `shardfw --help`: make it, look at it, run it, prove it.
 COMMANDS = {
     "build": Entry("toolchain.cli.build", "Build the boot image, ELF, map and listing."),
-    "layout": Entry("toolchain.cli.layout", "Show where sections and symbols lie."),
+    "layout": Entry("toolchain.cli.layout", "Show how the structs lie in memory."),
     "listing": Entry("toolchain.cli.listing", "Print routines as NASM source."),
     "run": Entry("toolchain.cli.run", "Boot a QEMU node against a local gateway."),
     "gateway": Entry("toolchain.cli.gateway", "Serve a local gateway for nodes to connect to."),

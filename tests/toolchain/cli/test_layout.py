@@ -1,0 +1,66 @@
+"""`shardfw layout`: tables, JSON and NASM numbers of the declared structs."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from firmware.layouts.shard import ShardContext
+from toolchain.cli.layout import command, find_structs
+
+
+def run(*argv):
+    return CliRunner().invoke(command, list(argv))
+
+
+def test_help_shows_examples():
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "shardfw layout ShardContext --nested" in result.output
+
+
+def test_without_a_struct_all_are_listed():
+    result = run()
+    assert result.exit_code == 0
+    for name, struct in find_structs().items():
+        assert any(
+            line.split()[:2] == [name, str(struct.SIZE)] for line in result.output.splitlines()
+        )
+
+
+def test_one_struct_shows_every_field_with_its_meaning():
+    result = run("shardcontext")
+    assert result.exit_code == 0
+    assert "0x18      8  reconnect_deadline" in result.output
+    assert "schedule the normal backoff now" in result.output
+    assert "evidence.error" not in result.output
+    assert "evidence.error" in run("ShardContext", "--nested").output
+
+
+def test_json_has_the_same_fields():
+    shown = json.loads(run("ShardContext", "--json").output)
+    assert shown["struct"] == "ShardContext"
+    assert shown["size"] == ShardContext.SIZE
+    assert [row["name"] for row in shown["fields"]] == [f.name for f in ShardContext.fields()]
+    everything = json.loads(run("--json").output)
+    assert [row["struct"] for row in everything] == list(find_structs())
+
+
+def test_nasm_of_one_struct_is_equs():
+    output = run("Lease", "--format", "nasm").output
+    assert any(line.split()[:3] == ["Lease.deadline", "equ", "0x0"] for line in output.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("ShrdContext", "Did you mean ShardContext?"), ("qqqq", "Known: ")]
+)
+def test_an_unknown_struct_names_known_ones(name, hint):
+    result = run(name)
+    assert result.exit_code == 1
+    assert f"there is no struct {name!r}. {hint}" in result.output
+
+
+def test_json_and_nasm_together_are_wrong_usage():
+    result = run("Lease", "--json", "--format", "nasm")
+    assert result.exit_code == 2
+    assert "give one of them" in result.output

@@ -1,0 +1,74 @@
+"""A checked configuration as the page that the node reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
+from firmware.layouts.log import Level
+from toolchain.layout.pack import pack
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address
+
+    from toolchain.config import NodeConfig
+
+VERSION = 1
+PROFILES = {"discord": 0}
+ID_AT = ConfigBlob.build_id.offset
+SECRET = slice(ConfigBlob.token.offset, ConfigBlob.token.offset + ConfigBlob.token.size)
+"""Where in the page the token lies."""
+
+
+def _wire(address: IPv4Address | None) -> int:
+    """Return an address as the node loads it from the wire; 0 for none."""
+    return 0 if address is None else int.from_bytes(address.packed, "little")
+
+
+def config_blob(config: NodeConfig) -> bytes:
+    """Return the page, token included; the build id is still zero.
+
+    Raises:
+        click.ClickException: A text is longer than the node holds.
+    """
+    endpoint, network = config.gateway.endpoint, config.network
+    host, path = endpoint.host.encode(), endpoint.path.encode()
+    token = config.token.get_secret_value().encode()
+    for what, text, most in (("host", host, HOST_MAX), ("path", path, PATH_MAX)):
+        if len(text) > most:
+            raise click.ClickException(
+                f"the gateway's {what} has {len(text)} bytes; the node holds {most}. Write a "
+                f"shorter [gateway] {what}"
+            )
+    return pack(
+        ConfigBlob,
+        {
+            "magic": CONFIG_MAGIC,
+            "version": VERSION,
+            "build_time": config.build_time,
+            "global_total": config.shards.total,
+            "local_start": config.shards.start,
+            "local_count": config.shards.count,
+            "lease_ms": config.lease.duration_ms,
+            "intents": config.bot.intents,
+            "max_concurrency": config.gateway.max_concurrency,
+            "gateway_host_len": len(host),
+            "gateway_path_len": len(path),
+            "token_len": len(token),
+            "gateway_port": endpoint.port,
+            "diagnostics_port": config.diagnostics.port,
+            "profile": PROFILES[config.gateway.profile],
+            "log_level": Level[config.log.level.upper()],
+            "dhcp": config.network.dhcp,
+            "serial": config.log.serial,
+            "static_ip": _wire(network.address),
+            "static_netmask": _wire(network.netmask),
+            "static_router": _wire(network.router),
+            "static_dns1": _wire(network.dns),
+            "gateway_host": host,
+            "gateway_path": path,
+            "token": token,
+        },
+    )

@@ -1,0 +1,169 @@
+"""What is known of a node from its serial lines: boot steps, the state of each shard, figures."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from firmware.layouts import log
+from toolchain.cli.loglines import LogLine, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT_LINES = 40
+# The step that a line completes; the boot ROM's work ends with our first line.
+STEPS: tuple[tuple[str, tuple[log.LogCode, ...]], ...] = (
+    ("boot ROM", (log.BOOT_STARTED,)),
+    ("clock", (log.BOOT_CLOCK, log.BOOT_NO_CLOCK)),
+    ("memory", (log.BOOT_READY, log.BOOT_NO_MEMORY)),
+    ("node", (log.NODE_STARTED,)),
+)
+
+
+@dataclass
+class ShardRow:
+    """One shard as its lines tell.
+
+    Attributes:
+        shard: Shard id.
+        state: Name of a ShardState.
+        detail: Phase, hold or reason, for people.
+        attempts: Attempts since boot.
+        reconnects: Backoffs since boot.
+        ready_at: Seconds from power-on to the newest READY; None before the first.
+    """
+
+    shard: int
+    state: str = "ASSIGNED"
+    detail: str = ""
+    attempts: int = 0
+    reconnects: int = 0
+    ready_at: float | None = None
+
+
+@dataclass
+class Board:
+    """All that the lines told so far.
+
+    Attributes:
+        rows: One row per shard of the node, by id.
+        steps: Boot step to seconds since power-on.
+        lines: The newest lines with their seconds, log lines or not.
+        nbp_to_ready_ms: From the node's first instruction to the first moment when all shards were
+            READY; the node's own clock.
+        power_on_to_ready_ms: The same from power-on; this machine's clock.
+    """
+
+    rows: dict[int, ShardRow]
+    steps: dict[str, float] = field(default_factory=dict)
+    lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    nbp_to_ready_ms: int | None = None
+    power_on_to_ready_ms: int | None = None
+
+    @classmethod
+    def of(cls, start: int, count: int) -> Board:
+        """Return the board of a node that holds `count` shards from `start`."""
+        return cls({n: ShardRow(n) for n in range(start, start + count)})
+
+    @property
+    def ready(self) -> int:
+        """Return how many shards are READY now."""
+        return sum(row.state == "READY" for row in self.rows.values())
+
+    @property
+    def fatal(self) -> list[ShardRow]:
+        """Return the shards that no retry can save."""
+        return [row for row in self.rows.values() if row.state == "FATAL"]
+
+    def feed(self, seconds: float, text: str) -> LogLine | None:
+        """Take one serial line; return it parsed, None when it is no log line.
+
+        Args:
+            seconds: Since power-on.
+            text: The line.
+        """
+        self.lines.append((seconds, text))
+        line = parse_line(text)
+        if line is None:
+            return None
+        for step, codes in STEPS:
+            if line.code in codes:
+                if step == STEPS[0][0]:
+                    self._restart()
+                self.steps.setdefault(step, seconds)
+        row = self.rows.get(line.shard) if line.shard is not None else None
+        change = _CHANGES.get(line.code)
+        if row is not None and change is not None:
+            change(row, line)
+            if row.state == "READY":
+                self._note_ready(row, seconds, line)
+        return line
+
+    def _restart(self) -> None:
+        """Forget what a node that boots again has lost."""
+        if self.steps:
+            self.steps.clear()
+            for row in self.rows.values():
+                row.state, row.detail, row.attempts, row.reconnects = "ASSIGNED", "", 0, 0
+
+    def _note_ready(self, row: ShardRow, seconds: float, line: LogLine) -> None:
+        if line.code is log.SHARD_READY:
+            row.ready_at = seconds
+        if self.power_on_to_ready_ms is None and self.ready == len(self.rows):
+            self.power_on_to_ready_ms = round(seconds * 1000)
+            self.nbp_to_ready_ms = line.t_ms
+
+
+def _attempt(row: ShardRow, line: LogLine) -> None:
+    row.state, row.attempts = "STARTING", int(line.values["attempt"])
+    row.detail = f"dials {line.values['address']}:{line.values['port']}"
+
+
+def _state(row: ShardRow, line: LogLine) -> None:
+    row.state = str(line.values["state"]).upper()
+    detail = {"STARTING": "phase", "ASSIGNED": "hold"}.get(row.state)
+    text = "" if detail is None else str(line.values[detail])
+    row.detail = "" if text == "none" else text
+
+
+def _ready(row: ShardRow, line: LogLine) -> None:
+    row.state, row.attempts = "READY", int(line.values["attempt"])
+    row.detail = (
+        f"{'resumed' if line.values['resumed'] else 'identified'} in {line.values['took']} ms"
+    )
+
+
+def _backoff(row: ShardRow, line: LogLine) -> None:
+    row.state = "BACKOFF"
+    row.reconnects += 1
+    row.detail = f"error {int(line.values['error']):#010x}, waits {line.values['delay_ms']} ms"
+
+
+def _retry(row: ShardRow, line: LogLine) -> None:
+    row.detail, row.reconnects = "retries", int(line.values["reconnects"])
+
+
+def _fatal(row: ShardRow, line: LogLine) -> None:
+    row.state, row.detail = "FATAL", f"error {int(line.values['error']):#010x}"
+
+
+def _held(row: ShardRow, line: LogLine) -> None:
+    row.state, row.detail = "ASSIGNED", str(line.values["hold"])
+
+
+def _no_clock(row: ShardRow, _line: LogLine) -> None:
+    row.state, row.detail = "ASSIGNED", "no_clock"
+
+
+_CHANGES: dict[log.LogCode, Callable[[ShardRow, LogLine], None]] = {
+    log.SHARD_ATTEMPT: _attempt,
+    log.SHARD_STATE: _state,
+    log.SHARD_READY: _ready,
+    log.SHARD_BACKOFF: _backoff,
+    log.SHARD_RETRY: _retry,
+    log.SHARD_FATAL: _fatal,
+    log.SHARD_HELD: _held,
+    log.SHARD_NO_CLOCK: _no_clock,
+}

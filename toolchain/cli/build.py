@@ -1,0 +1,169 @@
+"""`shardfw build`: the boot image with its ELF, map and listing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolchain.cli.images import LIMITS, TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolchain.config import NodeConfig
+
+STEPS = ("configuration", "link", "pack", "ELF", "map", "listing", "write")
+
+
+def read_config(path: Path | None, overrides: dict[str, object] | None = None) -> NodeConfig:
+    """Return a checked configuration.
+
+    Raises:
+        click.ClickException: Every problem, one a line.
+    """
+    from toolchain.config import ConfigError, load_config  # noqa: PLC0415 - --help needs none
+
+    try:
+        return load_config(path, os.environ, overrides)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def build(
+    config: NodeConfig, target: str, folder: Path, on_step: Callable[[str], None]
+) -> dict[str, Any]:
+    """Build one target and return the report that `--json` prints.
+
+    Raises:
+        BuildError, LinkError, AsmError, ReadError: The image cannot be made or used.
+    """
+    from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.limits import STACK_BYTES  # noqa: PLC0415
+    from toolchain import build as tool  # noqa: PLC0415
+    from toolchain.cli import blob, images  # noqa: PLC0415
+    from toolchain.link.map import map_text  # noqa: PLC0415
+    from toolchain.link.reader import checked_elf  # noqa: PLC0415
+    from toolchain.listing import image_listing  # noqa: PLC0415
+
+    chosen = TARGETS[target]
+    on_step("link")
+    image = images.link(target)
+    on_step("pack")
+    template = images.template_of(image)
+    packed = images.complete(template, config)
+    notes = tool.judge_size(len(packed), LIMITS)
+    deepest, stack = tool.deepest_stack(image, STACK_BYTES)
+    # What people open, copy and send around holds the configuration without the token.
+    page = bytearray(packed[template.at : template.at + template.size])
+    build_id = bytes(page[blob.ID_AT : blob.ID_AT + tool.BUILD_ID_BYTES]).hex()
+    page[blob.SECRET] = bytes(len(page[blob.SECRET]))
+    tool.fill(image, CONFIG.name, bytes(page))
+    on_step("ELF")
+    files = {chosen.stem + chosen.suffix: packed, f"{chosen.stem}.elf": checked_elf(image)}
+    on_step("map")
+    files[f"{chosen.stem}.map"] = map_text(image).encode()
+    on_step("listing")
+    files[f"{chosen.stem}.asm"] = image_listing(image).encode()
+    on_step("write")
+    written = tool.write_files(folder, files, chosen.stem + chosen.suffix)
+    names = ("image", "elf", "map", "listing")
+    return {
+        "target": target,
+        "files": dict(zip(names, map(str, written.values()), strict=True)),
+        "image_bytes": len(packed),
+        "limit_bytes": next(limit.size for limit in LIMITS if limit.fatal),
+        "sections": {section.name: section.size for section in image.sections},
+        "routines": len(image.routines()),
+        "stack_bytes": stack,
+        "stack_limit_bytes": STACK_BYTES,
+        "stack_deepest": deepest,
+        "build_id": build_id,
+        "build_time": config.build_time,
+        "notes": notes,
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    size, limit = report["image_bytes"], report["limit_bytes"]
+    click.echo(f"{report['files']['image']}: {size} bytes, {100 * size / limit:.1f} % of {limit}")
+    parts = ", ".join(f"{name} {count}" for name, count in report["sections"].items())
+    click.echo(f"  sections  {parts}")
+    click.echo(
+        f"  stack     {report['stack_bytes']} bytes of {report['stack_limit_bytes']} at most, "
+        f"from {report['stack_deepest']}"
+    )
+    click.echo(f"  build id  {report['build_id']}, time {report['build_time']}")
+    for name in ("elf", "map", "listing"):
+        click.echo(f"  {name:9} {report['files'][name]}")
+    for note in report["notes"]:
+        click.echo(f"  note      {note}")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  shardfw build                            all defaults, into build/
+  shardfw build -c node.toml -o out        with a configuration
+  shardfw build --target direct --json     for qemu -kernel; the report for a program
+
+\b
+The same inputs give the same bytes. Times come from [build] time or SOURCE_DATE_EPOCH. The token is
+in the image file alone, which only you may read; ELF, map and listing have zeros in its place."""
+)
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="node.toml; without it all defaults. pxe/templates/node.toml shows every key.",
+)
+@click.option(
+    "-o",
+    "--output",
+    default=Path("build"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the files.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(list(TARGETS)),
+    default="bios",
+    show_default=True,
+    help="bios: for a PXE boot ROM; direct: for qemu -kernel.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+def command(*, config: Path | None, output: Path, target: str, as_json: bool) -> None:
+    """Build the boot image, an ELF for gdb, a map and the listing.
+
+    Exit codes: 0 built, 1 the configuration or the image is refused, 2 wrong usage.
+    """
+    checked = read_config(config)
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    from toolchain.asm.errors import AsmError  # noqa: PLC0415
+    from toolchain.build import BuildError  # noqa: PLC0415
+    from toolchain.link import LinkError  # noqa: PLC0415
+    from toolchain.link.reader import ReadError  # noqa: PLC0415
+
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(STEPS[0], total=len(STEPS))
+            report = build(
+                checked,
+                target,
+                output,
+                lambda step: progress.update(
+                    task, completed=STEPS.index(step), description=f"{step:13}"
+                ),
+            )
+    except (AsmError, BuildError, LinkError, ReadError) as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        _print(report)
