@@ -1,0 +1,1 @@
+"""TLS between TCP and WebSocket; a pass-through in this slice."""
