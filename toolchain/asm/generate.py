@@ -46,7 +46,7 @@ _BY_HAND = {
     "into", "bound", "enter", "leave", "les", "lds", "lfs", "lgs", "lss", "arpl", "salc",
     "umov", "cmpsd", "movsd", "storeall", "loadall", "ibts", "xbts", "aaa", "aad", "aam", "aas",
     "daa", "das", "popa", "popad", "pusha", "pushad", "mov_cr",
-    "sal", "ud0", "reservednop", "pcmpestri64", "pcmpestrm64",  # NASM has no name of its own for these
+    "sal", "ud0", "ud1", "reservednop", "pcmpestri64", "pcmpestrm64",  # NASM has no name of its own for these
 }  # fmt: skip
 # Forms that NASM has no spelling for, or whose result is undefined (bswap r16).
 _NOT_NASM = {

@@ -1204,11 +1204,6 @@ FORMS: dict[str, tuple[tuple[str, tuple[str, ...], int], ...]] = {
     ),
     "ucomisd": (("UCOMISD_XMM_XMMM64", ("x", "xm"), 8),),
     "ucomiss": (("UCOMISS_XMM_XMMM32", ("x", "xm"), 4),),
-    "ud1": (
-        ("UD1_R16_RM16", ("r16", "rm16"), 2),
-        ("UD1_R32_RM32", ("r32", "rm32"), 4),
-        ("UD1_R64_RM64", ("r64", "rm64"), 8),
-    ),
     "ud2": (("UD2", (), 0),),
     "unpckhpd": (("UNPCKHPD_XMM_XMMM128", ("x", "xm"), 16),),
     "unpckhps": (("UNPCKHPS_XMM_XMMM128", ("x", "xm"), 16),),
@@ -3823,16 +3818,6 @@ class Instructions:
     def ucomiss(self, dst: Xmm, src: Mem32[Any] | Xmm, /) -> None:
         """Emit UCOMISS."""
         self.emit("ucomiss", dst, src)
-
-    @overload
-    def ud1(self, dst: Reg16, src: Mem16[Any] | Reg16, /) -> None: ...
-    @overload
-    def ud1(self, dst: Reg32, src: Mem32[Any] | Reg32, /) -> None: ...
-    @overload
-    def ud1(self, dst: Reg64, src: Mem64[Any] | Reg64, /) -> None: ...
-    def ud1(self, *ops: Any) -> None:
-        """Emit UD1."""
-        self.emit("ud1", *ops)
 
     def ud2(self) -> None:
         """Emit UD2."""
