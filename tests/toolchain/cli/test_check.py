@@ -1,0 +1,175 @@
+"""`shardfw check`: exit codes, JSON, rules; the tests that it runs are those of the routine."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from emulator import uncovered
+from emulator.coverage import Coverage, branch_table
+from emulator.lockstep import Statistics
+from firmware.shard.backoff import schedule_backoff
+from toolchain.cli import check, check_report
+from toolchain.cli.check_report import Count, Counts, Report, Row, rows_of
+from toolchain.cli.main import main
+
+SPEEDS = {"instructions_per_second": 2.0, "instructions_per_second_with_semantics": 1.0}
+IMAGE = check._link_alone(schedule_backoff)
+
+
+def full_coverage():
+    table = branch_table(IMAGE)
+    coverage = Coverage()
+    for address, (name, offset) in table.places.items():
+        coverage.executed[name].add(offset)
+        if address in table.branches:
+            coverage.directions[name] |= {(offset, True), (offset, False)}
+    return coverage
+
+
+def report_of(coverage, **changes):
+    rows = rows_of([IMAGE], coverage)
+    return Report(rows, Statistics(), SPEEDS, {}, restricted=False, **changes)
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["check", "--jobs", "1", *arguments])
+
+
+@pytest.fixture
+def small_image(monkeypatch):
+    monkeypatch.setattr(check, "release_images", lambda: [IMAGE])
+    monkeypatch.setattr(check, "_declared", lambda: ([schedule_backoff], []))
+    monkeypatch.setattr(check, "PROBE_SECONDS", 0.01)
+
+
+def test_one_routine_is_proved_by_the_tests_of_its_module(small_image):
+    result = run("schedule_backoff", "--coverage", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["ok"] is True
+    assert found["problems"] == []
+    instructions, branches = branch_table(IMAGE).totals["schedule_backoff"]
+    assert found["total"]["instructions"] == {"total": instructions, "covered": instructions}
+    assert found["total"]["branch_directions"] == {"total": 2 * branches, "covered": 2 * branches}
+    assert found["layers"]["shard"]["routines"] == found["layers"]["shard"]["models"] == 1
+    assert found["routines"]["schedule_backoff"]["layer"] == "shard"
+    assert found["tests"]["passed"] > 0
+    assert found["lockstep"]["calls"] > 0
+    assert found["lockstep"]["judged_by_semantics"] > 0
+    assert found["lockstep"]["instructions_per_second"] > 0
+    assert found["lockstep"]["instructions_per_second_with_semantics"] > 0
+
+
+def test_the_table_and_the_speeds_are_printed(small_image):
+    result = run("schedule_backoff")
+    assert result.exit_code == 0, result.output
+    assert "layer" in result.stdout
+    assert "100.0 %" in result.stdout
+    assert "Lockstep speed" in result.stdout
+
+
+def test_a_failing_test_fails_the_check_and_is_shown(small_image, monkeypatch, tmp_path):
+    path = tmp_path / "test_planted.py"
+    path.write_text("def test_planted():\n    assert 1 == 2, 'planted'\n", encoding="utf-8")
+    monkeypatch.setattr(check, "_paths", lambda _chosen: [str(path)])
+    result = run("schedule_backoff", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["problems"] == ["1 tests failed"]
+    assert "planted" in result.stderr
+    assert "Error: 1 tests failed" in result.stderr
+
+
+def test_tests_that_cannot_be_collected_fail_the_check(small_image, monkeypatch, tmp_path):
+    path = tmp_path / "test_broken.py"
+    path.write_text("import no_such_module\n", encoding="utf-8")
+    monkeypatch.setattr(check, "_paths", lambda _chosen: [str(path)])
+    result = run("schedule_backoff")
+    assert result.exit_code == 1
+    assert "Error: the tests could not run" in result.stderr
+    assert "no_such_module" in result.stderr
+
+
+def test_an_unknown_routine_is_wrong_usage_with_a_hint(small_image):
+    result = run("schedule_bakcoff")
+    assert result.exit_code == 2
+    assert "no routine 'schedule_bakcoff'; did you mean schedule_backoff?" in result.stderr
+
+
+def test_without_a_checkout_it_says_what_to_do(small_image, monkeypatch, tmp_path):
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    result = run()
+    assert result.exit_code == 1
+    assert "has no tests/firmware: run it from a checkout" in result.stderr
+
+
+def test_help_shows_examples_and_exit_codes():
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "shardfw check schedule_backoff" in result.output
+    assert "Exit codes: 0 proved" in result.output
+
+
+def test_paths_are_those_of_the_modules():
+    assert check._paths([schedule_backoff]) == ["tests/firmware/shard/test_backoff.py"]
+    assert check._paths([]) == ["tests/firmware"]
+
+
+def test_full_coverage_has_no_problem():
+    report = report_of(full_coverage())
+    report.judge(coverage=True)
+    assert report.problems == []
+    assert report.total.complete
+
+
+def test_a_lifecycle_routine_must_be_complete():
+    coverage = full_coverage()
+    offset, taken = sorted(coverage.directions["schedule_backoff"])[0]
+    coverage.directions["schedule_backoff"].discard((offset, taken))
+    report = report_of(coverage)
+    report.judge(coverage=False)
+    assert report.problems == []
+    report.judge(coverage=True)
+    assert len(report.problems) == 2
+    assert "schedule_backoff must be covered completely; add tests for: +0x" in report.problems[0]
+    assert "is never passed" in report.problems[0]
+    assert "(backoff.py:" in report.problems[0]
+    assert report.problems[1].startswith("50.0 % of the image's branch directions are covered; 95")
+
+
+def test_an_instruction_that_never_runs_is_listed():
+    report = report_of(Coverage())
+    assert len(report.rows[0].uncovered) == report.total.instructions.total
+    assert report.rows[0].uncovered[-1].endswith("never runs")
+
+
+def test_a_routine_without_model_is_a_problem(monkeypatch):
+    monkeypatch.setattr(check_report, "_has_model", lambda _routine: False)
+    report = report_of(full_coverage())
+    report.judge(coverage=False)
+    assert report.problems == [
+        "schedule_backoff has no model; write `@model def schedule_backoff` in "
+        "emulator.models.shard.backoff"
+    ]
+
+
+def test_a_reason_that_is_not_needed_is_a_problem(monkeypatch):
+    monkeypatch.setitem(uncovered.UNCOVERED, "schedule_backoff", "tried")
+    monkeypatch.setitem(uncovered.UNCOVERED, "gone", "tried")
+    report = report_of(full_coverage())
+    report.judge(coverage=True)
+    assert report.problems == [
+        "schedule_backoff is covered completely; remove it from emulator/uncovered.py",
+        "gone is not in the image; remove it from emulator/uncovered.py",
+    ]
+
+
+def test_low_coverage_of_the_image_is_a_problem_unless_restricted():
+    row = Row(schedule_backoff, Counts(Count(100, 94), Count(10, 10)), True, "", [])
+    row.routine = type("R", (), {"module": "firmware.net.x", "name": "x"})()
+    report = Report([row], Statistics(), SPEEDS, {}, restricted=False)
+    report.judge(coverage=True)
+    assert report.problems == ["94.0 % of the image's instructions are covered; 95 % are promised"]
+    report = Report([row], Statistics(), SPEEDS, {}, restricted=True)
+    report.judge(coverage=True)
+    assert report.problems == []
