@@ -18,6 +18,8 @@ from firmware.layouts.shard import ShardContext
 from toolchain.link import Linker, SectionPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emulator.environment import Environment
     from toolchain.asm import Routine
     from toolchain.layout import Global, Struct
@@ -55,14 +57,22 @@ class Lab:
         slots: Workspaces.
         semantics: Let the Python semantics judge each instruction too. On by default; the
             environment variable SHARDFW_SEMANTICS=0 turns the default off.
+        extra: Further memory (page tables, device windows).
     """
 
-    def __init__(self, *routines: Routine, slots: int = 2, semantics: bool | None = None) -> None:
+    def __init__(
+        self,
+        *routines: Routine,
+        slots: int = 2,
+        semantics: bool | None = None,
+        extra: Sequence[Region] = (),
+    ) -> None:
         if semantics is None:
             semantics = os.environ.get("SHARDFW_SEMANTICS", "1") != "0"
         self.image = _linked(routines)
         regions = [r for n in range(slots) for r in workspace(n)]
         regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES))
+        regions += extra
         self.machine = Machine(self.image, tuple(regions))
         self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address(CORE))
         self.lockstep = Lockstep(self.machine, semantics=semantics)
