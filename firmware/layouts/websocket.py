@@ -129,10 +129,10 @@ RESPONSE_TOO_LONG = site(_W, 1, "response_too_long", "the response head exceeds 
 STATUS_LINE = site(_W, 2, "status_line", "not an HTTP/1.1 status line")
 UPGRADE_REFUSED = site(_W, 3, "upgrade_refused", "the status is not 101; detail is the status")
 HEADER_LINE = site(_W, 4, "header_line", "a header line breaks RFC 9112")
-UPGRADE_FIELD = site(_W, 5, "upgrade_field", "Upgrade is not websocket")
-CONNECTION_FIELD = site(_W, 6, "connection_field", "Connection does not say upgrade")
 ACCEPT_FIELD = site(_W, 7, "accept_field", "Sec-WebSocket-Accept is wrong")
-FIELD_MISSING = site(_W, 8, "field_missing", "a field is missing; detail: ResponseHeader seen")
+FIELD_MISSING = site(
+    _W, 8, "field_missing", "no Upgrade, Connection or accept field; detail: ResponseHeader seen"
+)
 EXTENSION = site(_W, 9, "extension", "the server chose an extension that was not asked for")
 SUBPROTOCOL = site(_W, 10, "subprotocol", "the server chose a subprotocol; none was asked for")
 RESERVED_BITS = site(_W, 16, "reserved_bits", "RSV1, RSV2 or RSV3 is set")

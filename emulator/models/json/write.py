@@ -1,0 +1,11 @@
+"""Numbers in outgoing texts."""
+
+from emulator.effects import World, model
+
+
+@model
+def put_decimal(w: World, text: int, value: int) -> int:
+    """Write the number as Python prints it."""
+    digits = str(value).encode()
+    w.write(text, digits)
+    return text + len(digits)

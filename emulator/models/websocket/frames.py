@@ -1,0 +1,219 @@
+"""Incoming frames."""
+
+from dataclasses import dataclass
+
+from emulator.effects import View, World, model
+from emulator.models.tls.transport import tls_consume, tls_readable
+from emulator.models.websocket.close import ws_peer_close
+from emulator.models.websocket.fail import violate
+from emulator.models.websocket.response import ws_response
+from emulator.models.websocket.send import ws_begin, ws_finish
+from emulator.models.websocket.utf8 import utf8_check
+from firmware.errors import Site
+from firmware.layouts import websocket as layout
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.websocket import Opcode, WsFlag, WsState
+from firmware.limits import MESSAGE_BYTES_MAX
+from firmware.websocket.utf8 import UTF8_ACCEPT, UTF8_REJECT
+
+_ENDED = (TcpState.CLOSE_WAIT, TcpState.CLOSING, TcpState.LAST_ACK, TcpState.TIME_WAIT)
+
+
+@dataclass
+class _Header:
+    size: int
+    first: int
+    length: int
+
+    @property
+    def opcode(self) -> int:
+        return self.first & 15
+
+    @property
+    def fin(self) -> bool:
+        return self.first >= 128
+
+
+def _judge(ws: View, start: bytes) -> _Header | Site | None:
+    """Return the header, the rule that it breaks, or None while it is not whole."""
+    if len(start) < 2:
+        return None
+    header = _Header(2, start[0], start[1] & 127)
+    if start[0] & 0x70:
+        return layout.RESERVED_BITS
+    if start[1] & 0x80:
+        return layout.MASKED
+    if header.opcode not in list(Opcode):
+        return layout.RESERVED_OPCODE
+    if header.opcode >= Opcode.CLOSE:
+        if not header.fin:
+            return layout.CONTROL_FRAGMENTED
+        return layout.CONTROL_TOO_LONG if header.length > 125 else header
+    inside = bool(ws.flags & WsFlag.MESSAGE)
+    if inside != (header.opcode == Opcode.CONTINUATION):
+        return layout.IN_MESSAGE if inside else layout.NO_MESSAGE
+    if header.opcode == Opcode.BINARY and not ws.flags & WsFlag.BINARY_ALLOWED:
+        return layout.BINARY
+    extra = {126: 2, 127: 8}.get(header.length, 0)
+    if extra:
+        if len(start) < 2 + extra:
+            return None
+        header.size += extra
+        header.length = int.from_bytes(start[2 : 2 + extra], "big")
+        shortest = 126 if extra == 2 else 65536
+        if not shortest <= header.length < 2**63:
+            return layout.LENGTH_FORM
+    if ws.message_bytes + header.length > MESSAGE_BYTES_MAX:
+        return layout.MESSAGE_TOO_LONG
+    return header
+
+
+@model
+def ws_header(
+    w: World, shard: int, frame: int, available: int
+) -> tuple[int, int, int | None, int | None]:
+    """Judge what can be judged of a header."""
+    ws = w.view(ShardContext, shard).websocket
+    start = w.read(frame, min(available, 10))
+    found = _judge(ws, start)
+    if isinstance(found, Site):
+        detail = start[0] & 15 if found is layout.RESERVED_OPCODE else 0
+        violate(w, shard, found, detail)
+        return 1, 0, None, None
+    if found is None:
+        return 0, 0, None, None
+    return 0, found.size, found.first, found.length
+
+
+@model
+def ws_pong(w: World, shard: int, payload: int, length: int) -> int:
+    """Send the same payload back, as long as we have not closed."""
+    ws = w.view(ShardContext, shard).websocket
+    if ws.state != WsState.OPEN:
+        return 0
+    where, full = ws_begin(w, shard, length)
+    if full:
+        return 1
+    w.write(where, w.read(payload, length))
+    ws_finish(w, shard, length, 0x8A)
+    ws.pings += 1
+    return 0
+
+
+@model
+def ws_open_frame(w: World, shard: int, first: int, length: int) -> None:
+    """Begin a frame; begin a message too when none is open."""
+    ws = w.view(ShardContext, shard).websocket
+    ws.frame_left = length
+    ws.message_bytes += length
+    flags = ws.flags
+    if not flags & WsFlag.MESSAGE:
+        flags = flags & WsFlag.BINARY_ALLOWED | WsFlag.MESSAGE | WsFlag.FIRST
+        if first & 15 == Opcode.TEXT:
+            flags |= WsFlag.TEXT
+            ws.utf8 = UTF8_ACCEPT
+    if first & 0x80:
+        flags |= WsFlag.FIN
+    ws.flags = flags
+
+
+def _control(w: World, shard: int, header: _Header, body: int) -> int:
+    ws = w.view(ShardContext, shard).websocket
+    if header.opcode == Opcode.CLOSE:
+        return ws_peer_close(w, shard, body, header.length)
+    if header.opcode == Opcode.PING:
+        return ws_pong(w, shard, body, header.length)
+    ws.pongs += 1
+    return 0
+
+
+def _deliver(w: World, shard: int, where: int, length: int) -> tuple[int, int, int] | None:
+    """Check text, mark first and last part; None when the text is not UTF-8."""
+    ws = w.view(ShardContext, shard).websocket
+    if ws.flags & WsFlag.TEXT:
+        ws.utf8 = utf8_check(w, where, length, ws.utf8)
+        if ws.utf8 == UTF8_REJECT:
+            violate(w, shard, layout.TEXT_UTF8)
+            return None
+    ws.frame_left -= length
+    ws.pending = length
+    part = int(bool(ws.flags & WsFlag.FIRST))
+    flags = ws.flags & ~WsFlag.FIRST
+    if not ws.frame_left and flags & WsFlag.FIN:
+        if flags & WsFlag.TEXT and ws.utf8 != UTF8_ACCEPT:
+            violate(w, shard, layout.TEXT_UTF8)
+            return None
+        part |= 2
+        flags &= WsFlag.BINARY_ALLOWED
+        ws.message_bytes = 0
+    ws.flags = flags
+    return where, length, part
+
+
+def _starved(w: World, shard: int) -> None:
+    context = w.view(ShardContext, shard)
+    if context.tcp.state not in _ENDED:
+        return
+    if context.websocket.state == WsState.CLOSING:
+        context.websocket.state = WsState.CLOSED
+    elif not context.websocket.error and context.websocket.state in (
+        WsState.HANDSHAKE, WsState.OPEN,
+    ):  # fmt: skip
+        violate(w, shard, layout.END_OF_STREAM)
+
+
+_NOTHING = (1, None, None, None)
+
+
+@model
+def ws_next(w: World, shard: int) -> tuple[int, int | None, int | None, int | None]:
+    """Free the last part, then read on until there is another one or nothing to read."""
+    ws = w.view(ShardContext, shard).websocket
+    if ws.pending:
+        count, ws.pending = ws.pending, 0
+        tls_consume(w, shard, count)
+    while True:
+        where, ready = tls_readable(w, shard)
+        if ws.error or ws.state in (WsState.CLOSED, WsState.FAILED):
+            tls_consume(w, shard, ready)
+            _starved(w, shard)
+            return _NOTHING
+        if ws.state == WsState.IDLE:
+            return _NOTHING
+        if ws.state == WsState.HANDSHAKE:
+            head = ws_response(w, shard, where, ready)
+            if ws.state == WsState.FAILED:
+                return _NOTHING
+            if not head:
+                _starved(w, shard)
+                return _NOTHING
+            tls_consume(w, shard, head)
+            continue
+        if ws.frame_left:
+            if not ready:
+                _starved(w, shard)
+                return _NOTHING
+            given = _deliver(w, shard, where, min(ready, ws.frame_left))
+            return (0, *given) if given else _NOTHING
+        failed, size, first, length = ws_header(w, shard, where, ready)
+        if failed:
+            return _NOTHING
+        if not size or first is None or length is None:
+            _starved(w, shard)
+            return _NOTHING
+        header = _Header(size, first, length)
+        if header.opcode >= Opcode.CLOSE:
+            if size + length > ready:
+                _starved(w, shard)
+                return _NOTHING
+            if _control(w, shard, header, where + size):
+                return _NOTHING
+            tls_consume(w, shard, size + length)
+            continue
+        ws_open_frame(w, shard, first, length)
+        tls_consume(w, shard, size)
+        if not length and header.fin:
+            where, _ = tls_readable(w, shard)
+            given = _deliver(w, shard, where, 0)
+            return (0, *given) if given else _NOTHING

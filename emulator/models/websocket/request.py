@@ -1,0 +1,58 @@
+"""The upgrade request."""
+
+from emulator.effects import World, model
+from emulator.models.crypto.base64 import base64_encode
+from emulator.models.crypto.drbg import drbg_bytes
+from emulator.models.crypto.sha1 import sha1_digest
+from emulator.models.json.write import put_decimal
+from firmware.layouts.config import CONFIG
+from firmware.layouts.shard import Session, ShardContext, ShardFlag
+from firmware.layouts.websocket import USER_AGENT
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+@model
+def ws_write_request(
+    w: World, shard: int, host: int, host_length: int, port: int, path: int, path_length: int
+) -> None:
+    """A fresh key, its expected answer, and the request as RFC 6455 4.1 lists it."""
+    ws = w.view(ShardContext, shard).websocket
+    key, challenge = ws.offset_of("key"), ws.offset_of("challenge")
+    drbg_bytes(w, key, 16)
+    base64_encode(w, key, 16, challenge)
+    ws.challenge[24:60] = _GUID
+    sha1_digest(w, challenge, 60, ws.offset_of("digest"))
+    base64_encode(w, ws.offset_of("digest"), 20, ws.offset_of("accept"))
+
+    text = b"GET " + w.read(path, path_length) + b" HTTP/1.1\r\n"
+    text += b"Host: " + w.read(host, host_length)
+    ws.request[: len(text)] = text
+    if port != 80:
+        ws.request[len(text)] = ord(":")
+        text += b":"
+        end = put_decimal(w, ws.offset_of("request") + len(text), port)
+        text = bytes(ws.request[: end - ws.offset_of("request")])
+    rest = (
+        b"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"User-Agent: " + USER_AGENT + b"\r\n"
+        b"Sec-WebSocket-Key: " + bytes(ws.challenge[:24]) + b"\r\n\r\n"
+    )
+    ws.request[len(text) : len(text) + len(rest)] = rest
+    ws.request_len = len(text) + len(rest)
+
+
+@model
+def ws_build_request(w: World, shard: int) -> None:
+    """The resume host when session, sequence and host are known, else the configured one."""
+    context, config = w.view(ShardContext, shard), w.g(CONFIG)
+    path = config.offset_of("gateway_path"), config.gateway_path_len
+    if context.session_ptr:
+        session = w.view(Session, context.session_ptr)
+        resumable = session.valid == 1 and context.flags & ShardFlag.SEQ_VALID
+        if resumable and session.resume_host_len:
+            host = session.offset_of("resume_host"), session.resume_host_len
+            ws_write_request(w, shard, *host, session.resume_port, *path)
+            return
+    host = config.offset_of("gateway_host"), config.gateway_host_len
+    ws_write_request(w, shard, *host, config.gateway_port, *path)

@@ -1,0 +1,120 @@
+"""The upgrade response."""
+
+import re
+
+from emulator.effects import World, model
+from emulator.models.websocket.fail import violate, ws_fail
+from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.layouts.websocket import (
+    ACCEPT_FIELD,
+    EXTENSION,
+    FIELD_MISSING,
+    HEADER_LINE,
+    RESPONSE_MAX,
+    RESPONSE_TOO_LONG,
+    STATUS_LINE,
+    SUBPROTOCOL,
+    UPGRADE_REFUSED,
+    ResponseHeader,
+    WsState,
+)
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_VALUE = rb"[\t\x20-\x7e\x80-\xff]"
+_LINE = re.compile(rb"(%s+):[ \t]*(%s*?)[ \t]*\r\n" % (_TOKEN, _VALUE))
+_STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})(?: %s*)?\r\n" % _VALUE)
+_LINE_MAX = 10_000
+
+
+@model
+def http_same(w: World, token: int, length: int, text: int, size: int) -> int:
+    """Compare without regard to case."""
+    return int(w.read(token, length).lower() == w.read(text, size))
+
+
+@model
+def http_line(w: World, line: int) -> tuple[int, int | None, int | None, int | None, int | None]:
+    """Split `name: value` with the grammar of RFC 9112 5."""
+    text = bytearray()
+    while not text.endswith(b"\n") or not text.endswith(b"\r\n"):
+        text += w.read(line + len(text), 1)
+        if len(text) > _LINE_MAX:
+            raise AssertionError("a head ends with an empty line")
+    found = _LINE.fullmatch(bytes(text))
+    if found is None:
+        return 1, None, None, None, None
+    return 0, line + len(text), len(found[1]), line + found.start(2), len(found[2])
+
+
+@model
+def ws_take_field(
+    w: World, shard: int, name: int, name_length: int, value: int, length: int
+) -> int:
+    """Judge a field by name: what must be there, what must not."""
+    ws = w.view(ShardContext, shard).websocket
+    known = None
+    for text in ("upgrade", "connection", "accept", "extensions", "protocol"):
+        full = text if text in ("upgrade", "connection") else f"sec-websocket-{text}"
+        symbol = w.address("http_" + full.replace("-", "_"))
+        if http_same(w, name, name_length, symbol, len(full)):
+            known = text
+            break
+    match known:
+        case "upgrade":
+            if http_same(w, value, length, w.address("http_websocket"), 9):
+                ws.seen |= ResponseHeader.UPGRADE
+        case "connection":
+            at = value
+            for token in re.split(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]", w.read(value, length)):
+                if http_same(w, at, len(token), w.address("http_upgrade"), 7):
+                    ws.seen |= ResponseHeader.CONNECTION
+                at += len(token) + 1
+        case "accept":
+            wrong = w.read(value, length) != bytes(ws.accept)
+            if ws.seen & ResponseHeader.ACCEPT or wrong:
+                return ACCEPT_FIELD.code
+            ws.seen |= ResponseHeader.ACCEPT
+        case "extensions":
+            return EXTENSION.code
+        case "protocol":
+            return SUBPROTOCOL.code
+    return 0
+
+
+@model
+def ws_response(w: World, shard: int, head: int, length: int) -> int:
+    """Judge a whole head: status line, fields, and that all three fields were right."""
+    ws = w.view(ShardContext, shard).websocket
+    known = w.read(head, min(length, RESPONSE_MAX))
+    end = known.find(b"\r\n\r\n", ws.scanned)
+    if end < 0:
+        ws.scanned = max(ws.scanned, len(known) - 3)
+        if length >= RESPONSE_MAX:
+            violate(w, shard, RESPONSE_TOO_LONG)
+        return 0
+    status = _STATUS.match(known)
+    if status is None or status.end() > end + 2:
+        violate(w, shard, STATUS_LINE)
+        return 0
+    number = int(status[1])
+    if number != 101:
+        ws.http_status = number
+        flags = FailureFlag.WAIT if 400 <= number < 500 else 0
+        ws_fail(w, shard, End.NETWORK, flags, 0, UPGRADE_REFUSED.code | number)
+        return 0
+    line = head + status.end()
+    while line != head + end + 2:
+        bad, following, name, value, size = http_line(w, line)
+        if bad or following is None or name is None or value is None or size is None:
+            violate(w, shard, HEADER_LINE)
+            return 0
+        error = ws_take_field(w, shard, line, name, value, size)
+        if error:
+            ws_fail(w, shard, End.PROTOCOL, 0, 0, error)
+            return 0
+        line = following
+    if ws.seen != sum(ResponseHeader):
+        violate(w, shard, FIELD_MISSING, ws.seen)
+        return 0
+    ws.state = WsState.OPEN
+    return end + 4
