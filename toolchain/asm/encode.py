@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,14 @@ _REG_KIND: dict[type, str] = {
     Reg8: "r8", Reg16: "r16", Reg32: "r32", Reg64: "r64", Xmm: "x", CtrlReg: "cr", SegReg: "seg",
 }  # fmt: skip
 _FIXED = {"al", "ax", "eax", "rax", "cl", "dx", "es", "cs", "ss", "ds", "fs", "gs"}
+_FIXED_KINDS = {
+    "al": "r8",
+    "cl": "r8",
+    "ax": "r16",
+    "dx": "r16",
+    "eax": "r32",
+    "rax": "r64",
+} | dict.fromkeys(("es", "cs", "ss", "ds", "fs", "gs"), "seg")
 _IMM_KIND = {
     "i8": ix.OpKind.IMMEDIATE8, "i16": ix.OpKind.IMMEDIATE16, "i32": ix.OpKind.IMMEDIATE32,
     "i32s": ix.OpKind.IMMEDIATE32TO64, "i64": ix.OpKind.IMMEDIATE64, "one": ix.OpKind.IMMEDIATE8,
@@ -85,16 +94,79 @@ def _rows(mnemonic: str, bits: int) -> tuple[tuple[ix.Code_, str, tuple[str, ...
     return tuple(found)
 
 
-def _width(kinds: tuple[str, ...], ops: tuple[Any, ...], bits: int) -> int:
+@dataclass(frozen=True)
+class _Candidate:
+    """A form that takes operands of a shape; only immediates are still to be tried.
+
+    Args:
+        code: iced's code.
+        kinds: Operand kinds.
+        width: Bits that a sign-extended imm8 grows to.
+        rank: Among forms of the same length the lowest is NASM's.
+        immediates: Positions of the immediates.
+        clears: `xchg eax, eax` in 64-bit code clears bits 63:32 of RAX; 90 is NOP and does not.
+    """
+
+    code: ix.Code_
+    kinds: tuple[str, ...]
+    width: int
+    rank: tuple[int, int]
+    immediates: tuple[int, ...]
+    clears: bool
+
+
+def _shape(op: object) -> str:
+    """Return what matters of an operand for the choice of forms."""
+    if isinstance(op, Reg):
+        return op.name if op.name in _FIXED else _REG_KIND[type(op)]
+    if isinstance(op, Mem):
+        return f"{'abs' if op.base is None and op.index is None else 'mem'}{op.size}"
+    return "int" if isinstance(op, int) else "symbol"
+
+
+def _width(kinds: tuple[str, ...], shapes: tuple[str, ...], bits: int) -> int:
     """Return the operand width in bits that a sign-extended imm8 grows to."""
-    for kind, op in zip(kinds, ops, strict=True):
+    for kind, shape in zip(kinds, shapes, strict=True):
         if kind.startswith("rm"):
             return int(kind[2:])
         if kind in ("r16", "r32", "r64"):
             return int(kind[1:])
-        if isinstance(op, Mem):
-            return op.size * 8
+        if shape[:3] in ("mem", "abs"):
+            return int(shape[3:]) * 8
     return bits
+
+
+def _takes(kind: str, shape: str, size: int) -> bool:
+    """Tell whether a kind of operand takes a shape, immediates by their kind alone."""
+    if shape in ("int", "symbol"):
+        wide = kind in ("i16", "i32", "i64")
+        return wide or (shape == "int" and (kind == "one" or kind.startswith("i")))
+    if shape[:3] in ("mem", "abs"):
+        own = int(shape[3:])
+        if kind == "moffs":
+            return shape[:3] == "abs" and size == own
+        if kind not in ("m", "xm") and not kind.startswith("rm"):
+            return False
+        return size == own or size not in (1, 2, 4, 8, 16) or own == 0
+    if kind in _FIXED:
+        return kind == shape
+    general = _FIXED_KINDS.get(shape, shape)
+    return kind in (general, "rm" + general[1:]) or (kind == "xm" and general == "x")
+
+
+@cache
+def _candidates(mnemonic: str, bits: int, shapes: tuple[str, ...]) -> tuple[_Candidate, ...]:
+    found = []
+    for n, (code, name, kinds, size) in enumerate(_rows(mnemonic, bits)):
+        if len(kinds) != len(shapes):
+            continue
+        if all(_takes(kind, shape, size) for kind, shape in zip(kinds, shapes, strict=True)):
+            immediates = tuple(m for m, shape in enumerate(shapes) if shape == "int")
+            rank = (_late(mnemonic, name, kinds, shapes), n)
+            clears = name == "XCHG_R32_EAX" and bits == 64
+            width = _width(kinds, shapes, bits)
+            found.append(_Candidate(code, kinds, width, rank, immediates, clears))
+    return tuple(found)
 
 
 def _signed(value: int, bits: int) -> int | None:
@@ -114,25 +186,6 @@ def _immediate_fits(kind: str, value: int, width: int) -> bool:
         signed = _signed(value, 64)
         return signed is not None and -(1 << 31) <= signed < 1 << 31
     return _signed(value, _IMM_BITS[kind]) is not None
-
-
-def _matches(kind: str, op: object, size: int, width: int) -> bool:
-    if isinstance(op, Reg):
-        if kind in _FIXED:
-            return op.name == kind
-        own = _REG_KIND[type(op)]
-        return kind == own or kind == "rm" + own[1:] or (kind == "xm" and own == "x")
-    if isinstance(op, Mem):
-        if kind == "moffs":
-            return size == op.size and op.base is None and op.index is None
-        if kind not in ("m", "xm") and not kind.startswith("rm"):
-            return False
-        return size == op.size or size not in (1, 2, 4, 8, 16) or op.size == 0
-    if kind == "one" or kind.startswith("i"):
-        if isinstance(op, int):
-            return _immediate_fits(kind, int(op), width)
-        return kind in ("i16", "i32", "i64")  # the address of a symbol
-    return False
 
 
 def _set_memory(ins: ix.Instruction, position: int, op: Mem[Any], bits: int) -> None:
@@ -167,13 +220,11 @@ def _set_memory(ins: ix.Instruction, position: int, op: Mem[Any], bits: int) -> 
         ins.segment_prefix = op.segment.id
 
 
-def _build(
-    code: ix.Code_, kinds: tuple[str, ...], ops: tuple[Any, ...], bits: int
-) -> ix.Instruction:
+def _build(form: _Candidate, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
     ins = ix.Instruction()
-    ins.code = code
-    width = _width(kinds, ops, bits)
-    for n, (kind, op) in enumerate(zip(kinds, ops, strict=True)):
+    ins.code = form.code
+    width = form.width
+    for n, (kind, op) in enumerate(zip(form.kinds, ops, strict=True)):
         if isinstance(op, Reg):
             ins.set_op_kind(n, ix.OpKind.REGISTER)
             ins.set_op_register(n, op.id)
@@ -252,11 +303,11 @@ def _check_value(ops: tuple[Any, ...]) -> None:
         )
 
 
-def _late(mnemonic: str, name: str, kinds: tuple[str, ...], ops: tuple[Any, ...]) -> int:
+def _late(mnemonic: str, name: str, kinds: tuple[str, ...], shapes: tuple[str, ...]) -> int:
     """Tell whether NASM prefers another form of the same length."""
     if kinds == ("ax", "i16"):
         return 1
-    if not all(isinstance(op, Reg) for op in ops):
+    if any(shape[:3] in ("mem", "abs", "int", "sym") for shape in shapes):
         return int(name in _GENERAL_MOVQ)
     if mnemonic in _MR_FIRST:
         return int(name.endswith(_NOT_CANONICAL))
@@ -305,23 +356,22 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
     if not ops and (string := _string(mnemonic, bits)) is not None:
         return string
     written, ops = ops, _natural(mnemonic, ops, bits)
-    best: tuple[int, int, int, ix.Instruction] | None = None
+    best: tuple[tuple[int, tuple[int, int]], ix.Instruction] | None = None
     refusal = ""
-    for rank, (code, name, kinds, size) in enumerate(_rows(mnemonic, bits)):
-        if len(kinds) != len(ops) or (name == "XCHG_R32_EAX" and ops[0] is ops[1] and bits == 64):
-            continue  # `xchg eax, eax` clears bits 63:32 of RAX; 90 is NOP and does not
-        width = _width(kinds, ops, bits)
-        if not all(_matches(k, o, size, width) for k, o in zip(kinds, ops, strict=True)):
+    for form in _candidates(mnemonic, bits, tuple(map(_shape, ops))):
+        if form.clears and ops[0] is ops[1]:
             continue
-        ins = _build(code, kinds, ops, bits)
+        fits = (_immediate_fits(form.kinds[n], int(ops[n]), form.width) for n in form.immediates)
+        if not all(fits):
+            continue
+        ins = _build(form, ops, bits)
         try:
-            length = len(encoded(ins, bits))
+            key = len(encoded(ins, bits)), form.rank
         except ValueError as problem:
             refusal = str(problem)
             continue
-        key = (length, _late(mnemonic, name, kinds, ops), rank)
-        if best is None or key < best[:3]:
-            best = (*key, ins)
+        if best is None or key < best[0]:
+            best = key, ins
     if best is None:
         shown = ", ".join(describe(o) for o in written) or "no operands"
         if refusal:
@@ -333,4 +383,4 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
             f"no {bits}-bit form of {mnemonic} takes {shown}",
             "check operand widths and immediate ranges; memory to memory needs a register",
         )
-    return best[3]
+    return best[1]

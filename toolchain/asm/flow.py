@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import iced_x86 as ix
@@ -68,6 +69,7 @@ def bit_of(name: str) -> int:
     return BIT.get(name, 0)
 
 
+@cache
 def _flags(rflags: int) -> int:
     return sum(BIT[name] for bit, name in _ICED_FLAGS.items() if rflags & bit)
 
@@ -141,6 +143,11 @@ def _stack_move(line: Line, ins: ix.Instruction) -> int:
         if isinstance(line.ops[1], int):
             return int(line.ops[1]) * (1 if line.mnemonic == "add" else -1)
     return 0
+
+
+def stack_move(line: Line) -> int:
+    """Return by how many bytes a line moves RSP; calls and returns leave it as it was."""
+    return _stack_move(line, line.ins) if line.ins is not None and line.target is None else 0
 
 
 _ALWAYS_NEEDED = frozenset(

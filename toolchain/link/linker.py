@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolchain.asm.assemble import Fixup, Unit, assemble
 from toolchain.asm.assembler import Label
+from toolchain.asm.flow import stack_move
 from toolchain.asm.operands import Mem
 from toolchain.asm.routine import Routine
 from toolchain.layout.data import Data, Table
@@ -250,11 +251,9 @@ class Linker:
 
 
 def _own_stack(routine: Routine) -> int:
-    from toolchain.asm.flow import effect  # noqa: PLC0415 - the flow module needs routines
-
     deepest = here = 0
     for line in routine.lines():
-        here += effect(line, routine.bits).stack
+        here += stack_move(line)
         deepest = min(deepest, here)
     return -deepest
 
