@@ -63,7 +63,7 @@ async def _serve(on_event: Callable[[GatewayEvent], None], **settings: object) -
     from pxe.gateway.cli_support import serve  # noqa: PLC0415
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     stats = await serve(on_event=on_event, stop=stop, **settings)  # type: ignore[arg-type]  # click checked their types
     return stats.to_dict()

@@ -1,0 +1,167 @@
+"""What a node's lines tell: every declared line is understood, states follow, figures are kept."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firmware.layouts.log import CODES, Render
+from toolchain.cli.board import Board
+from toolchain.cli.loglines import parse_line
+
+
+def sample(code):
+    """A line of a code as the node writes it, and the values in it."""
+    texts: list[str] = []
+    values: dict[str, int | str] = {}
+    for n, (key, kind) in enumerate(code.fields):
+        if kind.render is Render.HEX:
+            texts.append(f"{key}={0xA0 + n:#x}")
+            values[key] = 0xA0 + n
+        elif kind.render is Render.IP:
+            texts.append(f"{key}=10.0.2.{n}")
+            values[key] = f"10.0.2.{n}"
+        elif kind.names is not None:
+            name = list(kind.names)[-1].name.lower()
+            texts.append(f"{key}={name}")
+            values[key] = name
+        else:
+            texts.append(f"{key}={n + 7}")
+            values[key] = n + 7
+    return " ".join(texts), values
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_every_declared_line_is_understood(code):
+    texts, values = sample(code)
+    level = code.level.name.lower()
+    line = parse_line(f"t=1234 level={level} shard=5 code={code.name} {texts}")
+    assert line is not None
+    assert (line.t_ms, line.level, line.code, line.shard) == (1234, code.level, code, 5)
+    assert line.values == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "SeaBIOS (version 1.16.2)",
+        "t=1 level=info code=no.such",
+        "t=1 level=loud code=shard.ready",
+        "t=1 level=info shard=0 code=shard.ready attempt=1 resumed=0",
+        "t=x level=info shard=0 code=shard.retry reconnects=1 sequence=2",
+        "level=info code=lease.granted generation=1 left=2",
+    ],
+)
+def test_other_text_is_no_line(text):
+    assert parse_line(text) is None
+
+
+@given(st.text(alphabet="t=leviscodhar1 .0x\x00\xff", max_size=80))
+def test_any_text_is_taken(text):
+    board = Board.of(0, 1)
+    board.feed(0.0, text)
+    assert board.lines[-1] == (0.0, text)
+
+
+def fed(*lines, start=0, count=2):
+    board = Board.of(start, count)
+    for n, line in enumerate(lines):
+        board.feed(5.0 + n / 4, line)
+    return board
+
+
+def figures(board):
+    return board.nbp_to_ready_ms, board.power_on_to_ready_ms
+
+
+BOOT = (
+    "t=0 level=info code=boot.started pci=0x18 ram_kb=32256 regions=4 image_kb=60",
+    "t=0 level=info code=boot.clock khz=2600000 spread_ppm=20 sources=3 unix=1700000000",
+)
+ATTEMPT = "t=200 level=info shard={} code=shard.attempt attempt=1 resume=0 address=10.0.2.2 port=80"
+READY = "t={} level=info shard={} code=shard.ready attempt=1 resumed=0 sequence=1 took=40"
+BACKOFF = (
+    "t=900 level=warn shard={} code=shard.backoff error=0x4020000 tcp=failed tls=idle delay_ms=5000"
+)
+
+
+def test_boot_steps_note_their_times():
+    board = fed(*BOOT)
+    assert board.steps == {"boot ROM": 5.0, "clock": 5.25}
+
+
+def test_states_go_from_assigned_to_ready():
+    board = fed(ATTEMPT.format(0))
+    assert [row.state for row in board.rows.values()] == ["STARTING", "ASSIGNED"]
+    assert board.rows[0].detail == "dials 10.0.2.2:80"
+    board.feed(6.0, READY.format(340, 0))
+    assert (board.rows[0].state, board.rows[0].ready_at) == ("READY", 6.0)
+    assert board.rows[0].detail == "identified in 40 ms"
+    assert figures(board) == (None, None)
+    board.feed(6.5, READY.format(512, 1))
+    assert figures(board) == (512, 6500)
+    assert board.ready == 2
+
+
+def test_figures_are_those_of_the_first_time():
+    board = fed(READY.format(340, 0), READY.format(512, 1), BACKOFF.format(0))
+    board.feed(60.0, READY.format(55_000, 0))
+    assert figures(board) == (512, 5250)
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "detail"),
+    [
+        (BACKOFF.format(1), "BACKOFF", "error 0x04020000, waits 5000 ms"),
+        (
+            "t=1 level=info shard=1 code=shard.state state=starting phase=hello hold=none",
+            "STARTING",
+            "hello",
+        ),
+        (
+            "t=1 level=info shard=1 code=shard.state state=assigned phase=none hold=no_lease",
+            "ASSIGNED",
+            "no_lease",
+        ),
+        (
+            "t=1 level=error shard=1 code=shard.fatal error=0x8010000 tcp=closed tls=idle close=4004",
+            "FATAL",
+            "error 0x08010000",
+        ),
+        (
+            "t=1 level=warn shard=1 code=shard.held hold=lease_expired sequence=3",
+            "ASSIGNED",
+            "lease_expired",
+        ),
+        (
+            "t=0 level=error shard=1 code=shard.no_clock error=0x0 tcp=closed tls=idle",
+            "ASSIGNED",
+            "no_clock",
+        ),
+    ],
+)
+def test_each_line_moves_its_shard_alone(line, state, detail):
+    board = fed(READY.format(340, 0), line)
+    assert (board.rows[1].state, board.rows[1].detail) == (state, detail)
+    assert board.rows[0].state == "READY"
+
+
+def test_reconnects_are_counted():
+    board = fed(
+        BACKOFF.format(0),
+        BACKOFF.format(0),
+        "t=9 level=info shard=0 code=shard.retry reconnects=2 sequence=0",
+    )
+    assert board.rows[0].reconnects == 2
+
+
+def test_a_strange_shard_is_ignored():
+    board = fed(READY.format(1, 40), start=8)
+    assert set(board.rows) == {8, 9}
+    assert board.ready == 0
+
+
+def test_a_node_that_boots_again_begins_anew():
+    board = fed(*BOOT, READY.format(340, 0), READY.format(350, 1), BOOT[0])
+    assert board.ready == 0
+    assert list(board.steps) == ["boot ROM"]

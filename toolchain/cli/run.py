@@ -1,0 +1,219 @@
+"""`shardfw run`: boot a QEMU node over the network and watch its shards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolchain.cli.runtime import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pxe.node import SerialLine
+    from toolchain.cli.loglines import LogLine
+    from toolchain.cli.runner import Runner, RunOptions
+
+NICS = ("transitional", "legacy", "modern")
+DEFAULT_CONCURRENCY = 16
+FRAMES_A_SECOND = 8
+
+
+def _print_line(line: SerialLine, _parsed: LogLine | None) -> None:
+    sys.stdout.write(f"{line.seconds:8.3f} {line.text}\n")
+    sys.stdout.flush()
+
+
+async def _watch(runner: Runner, *, on_stderr: bool) -> None:
+    """Draw the live table until cancelled; nothing when there is no terminal."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    from toolchain.cli.view import render  # noqa: PLC0415
+
+    console = Console(stderr=on_stderr)
+    if not console.is_terminal:
+        return
+    with Live(console=console, auto_refresh=False, transient=on_stderr) as live:
+        try:
+            while True:
+                live.update(render(runner, console.height), refresh=True)
+                await asyncio.sleep(1 / FRAMES_A_SECOND)
+        finally:
+            live.update(render(runner, console.height), refresh=True)
+
+
+async def _run(
+    options: RunOptions, *, until_ready: bool, timeout: float, as_json: bool
+) -> dict[str, Any]:
+    """Run the node; return its report. With `until_ready` it ends when all shards are READY."""
+    from toolchain.cli.runner import Runner  # noqa: PLC0415
+
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    on_line = None if as_json or sys.stdout.isatty() else _print_line
+    runner = Runner(options, on_line)
+
+    async def until(runner: Runner) -> None:
+        if until_ready:
+            await runner.until_ready(timeout)
+            return
+        if as_json:
+            await runner.until_ready(timeout)
+            click.echo(json.dumps(runner.report()))
+        await asyncio.Event().wait()
+
+    work = asyncio.ensure_future(runner.run(until))
+    view = asyncio.ensure_future(_watch(runner, on_stderr=as_json))
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+        elif until_ready:
+            raise click.Abort
+        return runner.report()
+    finally:
+        for task in (view, work, stopped):
+            task.cancel()
+        await asyncio.gather(view, work, stopped, return_exceptions=True)
+
+
+def _sentence(report: dict[str, Any]) -> str:
+    text = f"{report['ready']} of {report['shards']} shards READY over {report['transport']}"
+    if report["nbp_to_ready_ms"] is not None:
+        text += (
+            f"; all were {report['nbp_to_ready_ms']} ms after the first instruction, "
+            f"{report['power_on_to_ready_ms']} ms after power-on"
+        )
+    return f"{text}; image {report['image_bytes']} bytes"
+
+
+def _overrides(shards: int | None, config: Path | None) -> Iterator[tuple[str, object]]:
+    if shards is not None:
+        yield "shards.count", shards
+    if config is None:
+        yield "gateway.max_concurrency", DEFAULT_CONCURRENCY
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  shardfw run                                16 shards, a live table until Ctrl-C
+  shardfw run --shards 4 --load 200          with 200 dispatches a second
+  shardfw run --until-ready --json           boot, wait for READY, print the figures, end
+  shardfw run -c node.toml --nic modern      with a configuration, on another device
+
+\b
+JSON, printed once when all shards are READY:
+  shards, ready            how many the node holds, how many are READY
+  transport                "ws": plain WebSocket
+  nbp_to_ready_ms          from the node's first instruction, by its own clock
+  power_on_to_ready_ms     from the start of QEMU, by this machine's clock
+  image_bytes              size of the boot image"""
+)
+@click.option("--shards", type=click.IntRange(1, 64), help="How many shards.  [default: 16]")
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="node.toml; its gateway is replaced by the local one.",
+)
+@click.option("--until-ready", is_flag=True, help="End with exit code 0 once all are READY.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds that --until-ready and --json wait.",
+)
+@click.option("--direct", is_flag=True, help="Start the image without the boot ROM (development).")
+@click.option(
+    "--memory", default=32, show_default=True, type=click.IntRange(min=16), help="RAM in MiB."
+)
+@click.option(
+    "--nic",
+    type=click.Choice(NICS),
+    default=NICS[0],
+    show_default=True,
+    help="Which virtio-net device the node finds.",
+)
+@click.option(
+    "--gateway/--no-gateway",
+    "local",
+    default=True,
+    help="Start a local gateway, or use the one of the configuration.",
+)
+@click.option(
+    "--load",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Dispatches a second of the local gateway.",
+)
+@click.option("--pcap", type=click.Path(dir_okay=False, path_type=Path), help="Record all frames.")
+@click.option(
+    "--name", default=DEFAULT_NAME, show_default=True, help="How status and lease find it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
+def command(
+    *,
+    shards: int | None,
+    config: Path | None,
+    until_ready: bool,
+    timeout: float,
+    direct: bool,
+    memory: int,
+    nic: str,
+    local: bool,
+    load: float,
+    pcap: Path | None,
+    name: str,
+    as_json: bool,
+) -> None:
+    """Boot a QEMU node over the network against a local gateway and watch its shards.
+
+    Builds the image, starts the gateway on a free port, boots through the machine's own boot ROM.
+    Ctrl-C ends all of it. Exit codes: 0 READY or ended by Ctrl-C, 1 not READY in time or QEMU
+    ended, 2 wrong usage.
+    """
+    if not local and config is None:
+        raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
+    from toolchain.cli.build import read_config  # noqa: PLC0415
+
+    checked = read_config(config, dict(_overrides(shards, config)))
+    from pxe.node import MissingProgramError, NicModel, NodeError  # noqa: PLC0415
+    from toolchain.asm.errors import AsmError  # noqa: PLC0415
+    from toolchain.build import BuildError  # noqa: PLC0415
+    from toolchain.cli.runner import RunError, RunOptions  # noqa: PLC0415
+    from toolchain.cli.runtime import RunnerError  # noqa: PLC0415
+    from toolchain.link import LinkError  # noqa: PLC0415
+
+    options = RunOptions(
+        config=checked,
+        name=name,
+        target="direct" if direct else "bios",
+        memory_mb=memory,
+        nic=NicModel[nic.upper()],
+        local_gateway=local,
+        load=load,
+        pcap=pcap,
+    )
+    work = _run(options, until_ready=until_ready, timeout=timeout, as_json=as_json)
+    try:
+        report = asyncio.run(work)
+    except (
+        AsmError, BuildError, LinkError, MissingProgramError, NodeError, RunError, RunnerError
+    ) as error:  # fmt: skip
+        raise click.ClickException(str(error)) from error
+    if not as_json:
+        click.echo(_sentence(report))
+    elif until_ready:
+        click.echo(json.dumps(report))

@@ -1,0 +1,299 @@
+"""One node in QEMU with its image, its gateway and its control socket, from start to clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pxe.gateway.options import GatewayOptions
+from pxe.gateway.server import GatewayServer
+from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot, UserNet
+from toolchain.cli import images
+from toolchain.cli.board import Board
+from toolchain.cli.runtime import ControlServer, RunnerError
+from toolchain.config.endpoint import QEMU_HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pxe.node import SerialLine
+    from toolchain.build import Template
+    from toolchain.cli.loglines import LogLine
+    from toolchain.config import NodeConfig
+
+# The boot ROM asks for the image 4 s after power-on and does not ask twice: a machine that is still
+# without it by then is stopped until it is there.
+PATIENCE_S = 2.5
+ANSWER_S = 5.0
+
+
+class RunError(RuntimeError):
+    """The node did not get where it should; the text says what was last seen."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What to run.
+
+    Attributes:
+        config: The node; its gateway is replaced by the local one.
+        name: Under which name other commands find it.
+        target: A key of `images.TARGETS`.
+        memory_mb: RAM in MiB.
+        nic: The device.
+        local_gateway: Whether to start one; else the configuration's is used.
+        load: Dispatches a second of the local gateway.
+        pcap: File for every frame, or None.
+    """
+
+    config: NodeConfig
+    name: str
+    target: str = "bios"
+    memory_mb: int = 32
+    nic: NicModel = NicModel.TRANSITIONAL
+    local_gateway: bool = True
+    load: float = 0.0
+    pcap: Path | None = None
+
+
+def with_gateway(config: NodeConfig, port: int) -> NodeConfig:
+    """Return the configuration with this machine's gateway, as a node on QEMU's network sees it."""
+    where = {"url": f"ws://{QEMU_HOST}:{port}{config.gateway.endpoint.path}"}
+    nothing = dict.fromkeys(("host", "port", "path"))
+    return replace(config, gateway=config.gateway.model_copy(update=where | nothing))
+
+
+def with_lines(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with the log lines that the runner reads: info, on COM1."""
+    level = "debug" if config.log.level == "debug" else "info"
+    return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
+
+
+@dataclass
+class _Waiter:
+    codes: frozenset[str]
+    line: asyncio.Future[str]
+
+
+@dataclass
+class Runner:
+    """A running node.
+
+    Attributes:
+        options: What runs.
+        on_line: Called for each serial line.
+        board: What its lines told.
+        image_bytes: Size of the image; 0 until it is made.
+        gateway: The local gateway, None without one.
+    """
+
+    options: RunOptions
+    on_line: Callable[[SerialLine, LogLine | None], None] | None = None
+    board: Board = field(init=False)
+    image_bytes: int = 0
+    gateway: GatewayServer | None = None
+    _node: Node | None = None
+    _waiters: list[_Waiter] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        shards = self.options.config.shards
+        self.board = Board.of(shards.start, shards.count)
+
+    @property
+    def seconds(self) -> float:
+        """Return the time since power-on; 0 before it."""
+        return time.monotonic() - self._node.started_at if self._node is not None else 0.0
+
+    async def run(self, until: Callable[[Runner], Awaitable[None]]) -> None:
+        """Start everything, wait for `until`, end everything.
+
+        Args:
+            until: Returns when the node may go.
+
+        Raises:
+            NodeError: QEMU did not start.
+            RunnerError: A node of that name runs already.
+            RunError: QEMU ended by itself.
+        """
+        handlers = {"where": self._where, "serial": self._serial}
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(ControlServer(self.options.name, handlers))
+            folder = Path(tempfile.mkdtemp(prefix="shardfw-tftp-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            config = self.options.config
+            if self.options.local_gateway:
+                self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))
+                config = with_gateway(config, self.gateway.port)
+            config = with_lines(config)
+            self._node = await self._start(stack, folder, config)
+            await self._wait(until)
+
+    def _gateway(self) -> GatewayOptions:
+        from pxe.gateway.load import LoadOptions  # noqa: PLC0415
+
+        config, load = self.options.config, self.options.load
+        return GatewayOptions(
+            shards=config.shards.total,
+            max_concurrency=config.gateway.max_concurrency,
+            load=LoadOptions(rate=load) if load else None,
+        )
+
+    async def _start(
+        self, stack: contextlib.AsyncExitStack, folder: Path, config: NodeConfig
+    ) -> Node:
+        """Start QEMU at once, and have the image in its place before the boot ROM asks for it."""
+        target = images.TARGETS[self.options.target]
+        file = folder / f"{target.stem}{target.suffix}"
+        template = images.cached_template(self.options.target)
+        if template is not None:
+            self._lay(file, template, config)
+        direct = self.options.target == "direct"
+        if template is None and direct:
+            self._lay(file, await self._link(), config)
+        net = UserNet(folder, file.name, config.diagnostics.port)
+        node = Node(
+            NodeOptions(
+                net=net,
+                boot=DirectBoot(file) if direct else PxeBoot(),
+                nic=self.options.nic,
+                memory_mb=self.options.memory_mb,
+                pcap=self.options.pcap,
+            ),
+            on_line=self._take,
+            name=self.options.name,
+        )
+        await stack.enter_async_context(node)
+        if not file.exists():
+            linking = asyncio.ensure_future(self._link())
+            done, _ = await asyncio.wait([linking], timeout=PATIENCE_S)
+            if not done:
+                await node.pause()
+            self._lay(file, await linking, config)
+            if not done:
+                await node.resume()
+        return node
+
+    async def _link(self) -> Template:
+        return await asyncio.to_thread(images.fresh_template, self.options.target)
+
+    def _lay(self, file: Path, template: Template, config: NodeConfig) -> None:
+        """Write the image where the node finds it, all at once."""
+        from toolchain.build import judge_size  # noqa: PLC0415
+
+        contents = images.complete(template, config)
+        judge_size(len(contents), images.LIMITS)
+        part = file.with_suffix(".part")
+        part.write_bytes(contents)
+        part.replace(file)
+        self.image_bytes = len(contents)
+
+    async def _wait(self, until: Callable[[Runner], Awaitable[None]]) -> None:
+        node = self._running()
+        ended = asyncio.ensure_future(node.process.wait())
+        wanted = asyncio.ensure_future(until(self))
+        try:
+            await asyncio.wait([ended, wanted], return_when=asyncio.FIRST_COMPLETED)
+            if wanted.done():
+                await wanted
+            else:
+                raise RunError(f"QEMU ended with status {ended.result()}. {self.tail()}")
+        finally:
+            for task in (ended, wanted):
+                task.cancel()
+            await asyncio.gather(ended, wanted, return_exceptions=True)
+
+    async def until_ready(self, timeout: float) -> None:
+        """Wait until all shards are READY at once.
+
+        Raises:
+            RunError: It took too long, or a shard is FATAL; with the last lines.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while self.board.power_on_to_ready_ms is None:
+                    if self.board.fatal:
+                        first = self.board.fatal[0]
+                        raise RunError(
+                            f"shard {first.shard} is FATAL: {first.detail}. {self.tail()}"
+                        )
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            ready, count = self.board.ready, len(self.board.rows)
+            raise RunError(
+                f"{ready} of {count} shards are READY after {timeout:g} s. {self.tail()}"
+            ) from None
+
+    def tail(self) -> str:
+        """Return the last lines for an error message."""
+        lines = [f"\n  {seconds:8.3f} {text}" for seconds, text in self.board.lines]
+        errors = self._node.errors if self._node is not None else ""
+        said = f"\nQEMU says: {errors}" if errors else ""
+        if not lines:
+            return f"The serial port was silent: does the machine reach the boot ROM?{said}"
+        return f"Last lines:{''.join(lines[-20:])}{said}"
+
+    def report(self) -> dict[str, Any]:
+        """Return the stable keys of `shardfw run --json`."""
+        return {
+            "shards": len(self.board.rows),
+            "ready": self.board.ready,
+            "transport": "ws",
+            "nbp_to_ready_ms": self.board.nbp_to_ready_ms,
+            "power_on_to_ready_ms": self.board.power_on_to_ready_ms,
+            "image_bytes": self.image_bytes,
+        }
+
+    def _running(self) -> Node:
+        if self._node is None:
+            raise RunnerError("the node is still being started. Try again in a second")
+        return self._node
+
+    def _take(self, line: SerialLine) -> None:
+        """Take one serial line: board, waiters, listener."""
+        parsed = self.board.feed(line.seconds, line.text)
+        if parsed is not None:
+            for waiter in self._waiters:
+                if parsed.code.name in waiter.codes and not waiter.line.done():
+                    waiter.line.set_result(line.text)
+        self._changed.set()
+        if self.on_line is not None:
+            self.on_line(line, parsed)
+
+    async def _where(self, _request: dict[str, Any]) -> dict[str, object]:
+        """Tell where the node's diagnostics port is reached from this machine."""
+        node = self._running()
+        return {
+            "diagnostics_host": "127.0.0.1",
+            "diagnostics_port": await node.forwarded_port(),
+            "gateway_port": None if self.gateway is None else self.gateway.port,
+            "qemu_pid": node.pid,
+        }
+
+    async def _serial(self, request: dict[str, Any]) -> dict[str, object]:
+        """Type one line on the node's COM1 and return the log line that answers it."""
+        waiter = _Waiter(
+            frozenset(map(str, request["codes"])), asyncio.get_running_loop().create_future()
+        )
+        self._waiters.append(waiter)
+        try:
+            self._running().send_serial(f"{request['line']}\n".encode("ascii"))
+            async with asyncio.timeout(ANSWER_S):
+                return {"line": await waiter.line}
+        except TimeoutError:
+            raise RunnerError(
+                f"the node did not answer {request['line']!r} within {ANSWER_S:g} s. Check with "
+                "`shardfw status` that it runs, and that its [log] level shows info lines"
+            ) from None
+        finally:
+            self._waiters.remove(waiter)
+
+
+__all__ = ["NodeError", "RunError", "RunOptions", "Runner", "with_gateway"]

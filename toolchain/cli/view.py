@@ -1,0 +1,91 @@
+"""The live table of `shardfw run`: boot steps above, shards below, the newest lines last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from toolchain.cli.board import STEPS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from toolchain.cli.board import ShardRow
+    from toolchain.cli.runner import Runner
+
+BOOT_ROM_S = 5.4
+"""What firmware and boot ROM take before our first instruction, measured; for the bar only."""
+SHOWN_LINES = 6
+STYLES = {
+    "ASSIGNED": "cyan",
+    "STARTING": "yellow",
+    "READY": "green",
+    "BACKOFF": "red",
+    "FATAL": "bold red",
+}
+
+
+def _steps(runner: Runner) -> Table:
+    """Return the boot steps, each with the time it was done, and one bar over all."""
+    board, now = runner.board, runner.seconds
+    line = Text()
+    current = None
+    for name, _ in STEPS:
+        if name in board.steps:
+            line.append(f"{name} {board.steps[name]:.1f} s   ", "green")
+        elif current is None:
+            current = name
+            line.append(f"{name} ...   ", "yellow")
+        else:
+            line.append(f"{name}   ", "dim")
+    style = "green" if board.ready == len(board.rows) else "yellow" if current is None else "dim"
+    line.append(f"READY {board.ready}/{len(board.rows)}", style)
+    # Half of the bar is the boot, by time; half the shards, by count.
+    booted = 1.0 if current is None else min(now / BOOT_ROM_S, 0.95)
+    bar = ProgressBar(total=2, completed=booted + board.ready / len(board.rows), width=30)
+    table = Table.grid(padding=(0, 2))
+    table.add_row(f"{now:6.1f} s", bar, line)
+    return table
+
+
+def _shards(runner: Runner) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("shard", "state", "detail", "attempts", "reconnects", "READY at"):
+        table.add_column(name, no_wrap=True)
+    stats = {}
+    if runner.gateway is not None:
+        for name in ("dispatches", "heartbeats"):
+            table.add_column(name, justify="right")
+        stats = {row.shard: row for row in runner.gateway.stats().shards}
+    for row in runner.board.rows.values():
+        cells = _cells(row)
+        if stats:
+            counted = stats[row.shard]
+            cells += [str(counted.dispatches), str(counted.heartbeats)]
+        table.add_row(*cells)
+    return table
+
+
+def _cells(row: ShardRow) -> list[str | Text]:
+    ready = "" if row.ready_at is None else f"{row.ready_at:.2f} s"
+    state = Text(row.state, STYLES.get(row.state, ""))
+    return [str(row.shard), state, row.detail, str(row.attempts), str(row.reconnects), ready]
+
+
+def render(runner: Runner, height: int) -> RenderableType:
+    """Return what the terminal shows now.
+
+    Args:
+        runner: The node.
+        height: Rows of the terminal; the newest lines are shown only where there is room.
+    """
+    room = height - len(runner.board.rows) - 8
+    newest = list(runner.board.lines)[-max(min(room, SHOWN_LINES), 0) :] if room > 0 else []
+    lines = [Text(f"{s:8.3f} {text}", "dim", no_wrap=True) for s, text in newest]
+    ending = Text("Ctrl-C ends the node; shardfw status and shardfw lease ask it", "dim")
+    return Group(_steps(runner), _shards(runner), *lines, ending)
