@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from toolchain.asm.operands import BY_SIZE, Mem, Mem64, Region
 from toolchain.asm.registers import RAX, RDX, RSP, Reg8, Reg64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
     import iced_x86 as ix
@@ -116,6 +114,29 @@ class Loop:
             self._asm.place(self.out)
 
 
+class Block:
+    """The block of `with a.block() as out:`; `a.leave(cc, out)` jumps past its end."""
+
+    def __init__(self, asm: Asm, out: Label) -> None:
+        self._asm, self._out = asm, out
+
+    def __bool__(self) -> bool:
+        raise TypeError("a block has no truth value at build time; write `with a.block() as out:`")
+
+    def __enter__(self) -> Label:
+        self._asm.opened(self)
+        return self._out
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._asm.place(self._out)
+
+
 class Asm(Instructions):
     """The instructions of one routine, in order.
 
@@ -157,9 +178,7 @@ class Asm(Instructions):
         if self._declared is not None:
             return self._declared
         frame = sys._getframe(2)
-        while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(_HERE) or "contextlib" in frame.f_code.co_filename
-        ):
+        while frame.f_back is not None and (frame.f_code.co_filename.startswith(_HERE)):
             frame = frame.f_back
         return frame.f_code.co_filename, frame.f_lineno
 
@@ -322,12 +341,11 @@ class Asm(Instructions):
         """Leave the block or loop when the condition holds."""
         self.j(condition, out.out if isinstance(out, Loop) else out)
 
-    @contextmanager
-    def block(self) -> Iterator[Label]:
+    def block(self) -> Block:
         """Group instructions; `a.leave(cc, out)` jumps past the end."""
-        out = self._fresh("out")
-        yield out
-        self.place(out)
+        block = Block(self, self._fresh("out"))
+        self._block(block)
+        return block
 
     # -- small macros -----------------------------------------------------------------------------
     def rdtsc64(self) -> None:

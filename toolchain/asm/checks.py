@@ -131,6 +131,7 @@ def _check_stack(flow: _Flow, reached: list[int]) -> None:
                 f"returns with {-depth[n]} bytes left on the stack",
                 "pop what was pushed on every path",
             )
+        _check_alignment(flow, line, depth[n])
         for m in flow.next[n]:
             if m not in depth:
                 depth[m] = after
@@ -141,6 +142,25 @@ def _check_stack(flow: _Flow, reached: list[int]) -> None:
                     f"stack depth is {-depth[m]} or {-after} bytes here, depending on the path",
                     "push and pop the same on every path",
                 )
+
+
+def _check_alignment(flow: _Flow, line: Line, depth: int) -> None:
+    """Refuse a call that leaves RSP unaligned for a routine which needs it aligned."""
+    target = line.target
+    if target is None or isinstance(target, Label) or not target.contract.aligned:
+        return
+    if not flow.routine.contract.aligned:
+        raise flow.error(
+            line,
+            f"calls {target.name}, which needs an aligned stack",
+            "set aligned=True in this contract too",
+        )
+    if line.mnemonic == "call" and (depth + 8) % 16:
+        raise flow.error(
+            line,
+            f"calls {target.name} with RSP off by {(depth + 8) % 16} bytes of 16",
+            "add 8 to `stack` in the contract",
+        )
 
 
 def _check_calls(flow: _Flow) -> None:
@@ -158,6 +178,13 @@ def _check_calls(flow: _Flow) -> None:
                 )
             continue
         found.add(id(target))
+        if target.bits != flow.routine.bits and line.mnemonic != "jmp far":
+            raise flow.error(
+                line,
+                f"goes from {flow.routine.bits}-bit code to {target.name}, "
+                f"which is {target.bits}-bit code",
+                "change the mode first, with a.far_jmp",
+            )
         if id(target) not in listed:
             raise flow.error(
                 line,

@@ -60,6 +60,7 @@ class Contract:
     secret: bool = False
     ordered: tuple[Any, ...] = ()
     align: int = 1
+    aligned: bool = False
 
 
 @dataclass(eq=False)
@@ -118,6 +119,7 @@ def routine(
     secret: bool = False,
     ordered: Sequence[Any] = (),
     align: int = 1,
+    aligned: bool = False,
 ) -> Callable[[Callable[..., None]], Routine]:
     """Declare a routine.
 
@@ -138,32 +140,21 @@ def routine(
         secret: The constant-time checks apply.
         ordered: Fields whose writes are compared in order.
         align: Bytes, a power of two.
+        aligned: RSP + 8 must be a multiple of 16 at the entry (System V), so that locals may hold
+            SSE operands; callers must be aligned too.
     """
 
     def wrap(body: Callable[..., None]) -> Routine:
         where = f"{inspect.getsourcefile(body)}:{body.__code__.co_firstlineno}"
         names = tuple(inspect.signature(body).parameters)[1:]
-        problem = _signature_problem(body, inputs)
-        if problem:
-            raise AsmError(
-                problem,
-                "make the parameters after `a` match the contract's inputs",
-                routine=body.__name__,
-                where=where,
-            )
         listed = tuple(clobbers)
         if isinstance(clobbers, Convention):
-            results = {o.reg.full for o in outputs}
-            listed = Convention(r for r in clobbers if r.full not in results)
-        flags = [o.reg for o in outputs if isinstance(o.reg, Flag)]
-        overlap = {r.full for r in listed} & {o.reg.full for o in outputs if o.reg not in flags}
-        if overlap:
-            raise AsmError(
-                f"{', '.join(sorted(overlap))} is an output and a clobber",
-                "list it once, as an output",
-                routine=body.__name__,
-                where=where,
-            )
+            taken = {r.full for r in (*(o.reg for o in outputs), *saves)}
+            listed = Convention(r for r in clobbers if r.full not in taken)
+        problem = _signature_problem(body, inputs) or _list_problem(outputs, listed, saves)
+        problem = problem or _number_problem(stack, align, bits)
+        if problem:
+            raise AsmError(*problem, routine=body.__name__, where=where)
         contract = Contract(
             inputs=tuple(inputs),
             outputs=tuple(outputs),
@@ -181,6 +172,7 @@ def routine(
             secret=secret,
             ordered=tuple(ordered),
             align=align,
+            aligned=aligned,
         )
         return Routine(
             body.__name__, body.__module__, inspect.getdoc(body) or "", contract, body, names, where
@@ -189,13 +181,42 @@ def routine(
     return wrap
 
 
-def _signature_problem(body: Callable[..., None], inputs: Sequence[In]) -> str:
+def _signature_problem(body: Callable[..., None], inputs: Sequence[In]) -> tuple[str, str] | None:
     hints = typing.get_type_hints(body)
     hints.pop("return", None)
     given = list(hints.values())
     wanted: list[type] = [Asm]
     wanted += [i.kind if issubclass(i.kind, Struct) else type(i.reg) for i in inputs]
     if given == wanted:
-        return ""
+        return None
     shown = [getattr(g, "__name__", str(g)) for g in given]
-    return f"parameters {shown} differ from the contract's {[w.__name__ for w in wanted]}"
+    return (
+        f"parameters {shown} differ from the contract's {[w.__name__ for w in wanted]}",
+        "make the parameters after `a` match the contract's inputs",
+    )
+
+
+def _list_problem(
+    outputs: Sequence[Out], clobbers: Sequence[Reg], saves: Sequence[Reg]
+) -> tuple[str, str] | None:
+    """Return what is wrong when a register is listed twice."""
+    results = {o.reg.full for o in outputs if not isinstance(o.reg, Flag)}
+    changed, kept = {r.full for r in clobbers}, {r.full for r in saves}
+    for both, what, instead in (
+        (changed & results, "is an output and a clobber", "list it once, as an output"),
+        (kept & results, "is saved and an output", "the epilogue would undo it; save another"),
+        (kept & changed, "is saved and a clobber", "list it once: saved registers come back"),
+    ):
+        if both:
+            return f"{', '.join(sorted(both))} {what}", instead
+    return None
+
+
+def _number_problem(stack: int, align: int, bits: int) -> tuple[str, str] | None:
+    if stack % 8 or stack < 0:
+        return f"stack={stack} is not a multiple of 8", f"use stack={-(-abs(stack) // 8) * 8}"
+    if align < 1 or align & (align - 1):
+        return f"align={align} is not a power of two", "use 1, 2, 4, 8, 16, 32 or 64"
+    if bits not in (16, 32, 64):
+        return f"bits={bits} is no mode of the processor", "use 16, 32 or 64"
+    return None

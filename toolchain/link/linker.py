@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 
 class LinkError(Exception):
-    """The parts do not make an image; the message names the symbol and what to do."""
+    """The parts do not make an image.
+
+    Args:
+        what: What is wrong, with the symbol's name.
+        instead: What to do instead.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        self.what, self.instead = what, instead
+        super().__init__(f"{what}; {instead}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +122,7 @@ class Linker:
             known = self._parts.get(thing.name)
             if known is not None:
                 if known.thing is not thing:
-                    raise LinkError(f"two things are named {thing.name}; rename one")
+                    raise LinkError(f"two things are named {thing.name}", "rename one")
                 continue
             part = self._part(thing)
             self._parts[thing.name] = part
@@ -128,15 +137,21 @@ class Linker:
             fixups = [Fixup(8 * n, 8, r) for n, r in enumerate(thing.entries())]
             if 8 * len(fixups) != thing.size:
                 raise LinkError(
-                    f"table {thing.name} has {len(fixups)} entries, declared {thing.size // 8}"
+                    f"table {thing.name} has {len(fixups)} entries, declared {thing.size // 8}",
+                    "give `count` and `entries` of the same length",
                 )
             return _Part(thing, thing.section, Unit(bytes(thing.size), fixups), thing.size, 8)
         if isinstance(thing, Data):
             contents = self.overrides.get(thing.name, thing.init)
             if contents is not None and len(contents) != thing.size:
-                raise LinkError(f"{thing.name} gets {len(contents)} bytes, declared {thing.size}")
+                raise LinkError(
+                    f"{thing.name} gets {len(contents)} bytes, declared {thing.size}",
+                    "give an override of exactly that size",
+                )
             return _Part(thing, thing.section, Unit(contents or b""), thing.size, thing.align)
-        raise LinkError(f"{thing!r} is neither routine nor data")
+        raise LinkError(
+            f"{thing.name} is neither routine nor data", "refer to a Routine, Data or LinkerSymbol"
+        )
 
     def _references(self, thing: Any) -> list[Any]:  # noqa: ANN401
         if isinstance(thing, Table):
@@ -157,12 +172,14 @@ class Linker:
         for part in order:
             if part.section not in known:
                 raise LinkError(
-                    f"{part.thing.name} wants section {part.section}, which the plan lacks"
+                    f"{part.thing.name} wants section {part.section}, which the plan lacks",
+                    f"use one of {', '.join(sorted(known))}, or add it to the plan",
                 )
         sections, here = [], 0
         for plan in self.plan:
-            here = plan.address if plan.address is not None else -(-here // plan.align) * plan.align
-            start = here
+            if plan.address is not None:
+                here = plan.address
+            start = here = -(-here // plan.align) * plan.align
             for part in order:
                 if part.section == plan.name:
                     here = -(-here // part.align) * part.align
@@ -173,14 +190,27 @@ class Linker:
                 Section(plan.name, start, bytes([plan.filler]) * stored, here - start,
                         plan.executable, plan.writable, plan.bits)
             )  # fmt: skip
+            self._check_overlap(sections)
             stem = plan.name.lstrip(".")
             for name, address in ((f"{stem}_start", start), (f"{stem}_end", here)):
                 if name in self._parts:
                     raise LinkError(
-                        f"{name} is the linker's own name for an end of {plan.name}; rename yours"
+                        f"{name} is the linker's own name for an end of {plan.name}",
+                        "rename yours",
                     )
                 self._symbols[name] = address
         return sections
+
+    def _check_overlap(self, sections: list[Section]) -> None:
+        """Refuse a section that reaches into one before it."""
+        *before, last = sections
+        for other in before:
+            if last.size and last.address < other.end and other.address < last.end:
+                raise LinkError(
+                    f"section {last.name} ({last.address:#x} to {last.end:#x}) overlaps "
+                    f"{other.name} ({other.address:#x} to {other.end:#x})",
+                    f"give {last.name} another address in the plan",
+                )
 
     def _fill(self, part: _Part, section: Section, contents: bytearray) -> None:
         at = part.address - section.address
@@ -191,11 +221,15 @@ class Linker:
                 value -= part.address + fixup.base
                 limit = 1 << (8 * fixup.size - 1)
                 if not -limit <= value < limit:
-                    raise LinkError(f"{part.thing.name}: {fixup.symbol.name} is out of reach")
+                    raise LinkError(
+                        f"{part.thing.name}: {fixup.symbol.name} is out of reach",
+                        "place their sections closer together",
+                    )
             elif not 0 <= value < 1 << (8 * fixup.size):
                 raise LinkError(
                     f"{part.thing.name}: address {value:#x} of {fixup.symbol.name} "
-                    f"does not fit in {fixup.size} bytes"
+                    f"does not fit in {fixup.size} bytes",
+                    "use a wider operand, or place the section lower",
                 )
             code[fixup.offset : fixup.offset + fixup.size] = (
                 value & ((1 << (8 * fixup.size)) - 1)
@@ -205,7 +239,10 @@ class Linker:
     def _address(self, symbol: Any, part: _Part) -> int:  # noqa: ANN401
         if isinstance(symbol, LinkerSymbol):
             if symbol.name not in self._symbols:
-                raise LinkError(f"{part.thing.name} uses {symbol.name}, which no section gives")
+                raise LinkError(
+                    f"{part.thing.name} uses {symbol.name}, which no section gives",
+                    "name a section of the plan with `_start` or `_end`",
+                )
             return self._symbols[symbol.name]
         return self._parts[symbol.name].address
 
@@ -235,7 +272,9 @@ class Linker:
         def measure(routine: Routine) -> int:
             if routine.name in running:
                 cycle = " -> ".join([*running[running.index(routine.name) :], routine.name])
-                raise LinkError(f"recursion is not allowed: {cycle}")
+                raise LinkError(
+                    f"recursion has no bound on the stack: {cycle}", "turn it into a loop"
+                )
             if routine.name not in depth:
                 running.append(routine.name)
                 own = _own_stack(routine)
