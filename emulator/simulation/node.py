@@ -1,0 +1,277 @@
+"""The whole image as a node on the virtual wire: Unicorn runs it, one turn at a time.
+
+The bytes are those that boot; only the boot program is left out, and its results are filled in. The
+page tables are memory like any other here, so every window is mapped beforehand and what lies
+between the windows faults, as it does on the machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import struct
+from typing import TYPE_CHECKING, Any
+
+import unicorn.x86_const as ux
+
+from emulator.devices.bus import Bus
+from emulator.devices.pci import PciBus
+from emulator.devices.serial import SerialPort
+from emulator.devices.virtio_net import VirtioNet
+from emulator.environment import Environment
+from emulator.live import LiveWorld
+from emulator.machine import PATTERN, STACK_TOP, Machine, MachineError, Region
+from emulator.simulation.clock import NS_PER_MS, NS_PER_S
+from emulator.simulation.node_facts import TABLES_PHYSICAL, NodeFacts
+from emulator.simulation.trace import BlockTrace
+from firmware import limits
+from firmware.layouts.boot import BOOT
+from firmware.layouts.config import CONFIG
+from firmware.layouts.memory import (
+    ADDRESS_MASK,
+    MEMORY,
+    TABLE_PAGES,
+    TABLE_WINDOWS,
+    WINDOWS_BASE,
+    PageBit,
+)
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
+from firmware.layouts.shard import ShardContext
+from firmware.limits import PAGE
+from toolchain.link import Linker, SectionPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emulator.simulation.world import Attachment
+    from toolchain.asm import Routine
+    from toolchain.layout import Global
+    from toolchain.link import Image
+
+TSC_AT_ZERO = 5 * NS_PER_S
+"""TSC when virtual time is zero: the machine had been on for a while."""
+CYCLES_PER_MS = NS_PER_MS
+"""One cycle is one nanosecond."""
+NEVER = (1 << 64) - 1
+TURN_LIMIT = 50_000_000
+"""Instructions after which a turn counts as hung."""
+_SECTIONS = (
+    SectionPlan(".text", limits.IMAGE_BASE, executable=True),
+    SectionPlan(".rodata", align=PAGE),
+    SectionPlan(".data", align=PAGE, writable=True),
+    SectionPlan(".bss", align=PAGE, writable=True),
+)
+_RDRAND = 1 << 30
+
+
+def link_node(init: Routine, step: Routine) -> Image:
+    """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
+    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY)
+    return Linker((init, step), _SECTIONS, keep=keep).link()
+
+
+@functools.cache
+def node_image() -> Image:
+    """Return the 64-bit part of the release image, linked once per process."""
+    from firmware.node.main import node_init  # noqa: PLC0415 - the adapter serves any image
+    from firmware.node.step import node_step  # noqa: PLC0415 - as above
+
+    return link_node(node_init, node_step)
+
+
+def workspace_regions(slot: int) -> tuple[Region, ...]:
+    """Return the three mapped parts of a shard's workspace; the ring has two addresses."""
+    base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
+    ring = base + limits.WORKSPACE_RING
+    return (
+        Region(f"state{slot}", base + limits.WORKSPACE_STATE, limits.WORKSPACE_STATE_BYTES),
+        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES),
+        Region(f"ring{slot}", ring, limits.RING_BYTES, aliases=(ring + limits.RING_BYTES,)),
+    )
+
+
+def shard_address(slot: int) -> int:
+    """Return where the ShardContext of a slot lies; heads are coloured by slot."""
+    base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
+    return base + limits.WORKSPACE_STATE + slot % limits.WORKSPACE_COLOURS * 64
+
+
+class ImageNode:
+    """A `Node` of the virtual world whose inside is the firmware.
+
+    Args:
+        facts: configuration and boot.
+        image: with `node_init` and `node_step`; None takes the release image.
+        seed: what RDRAND gives.
+        now_ns: virtual time of the boot, in nanoseconds.
+        modern: whether the card is driven through memory windows instead of ports.
+        trace: whether to count instructions and record coverage, at some cost.
+
+    Attributes:
+        machine: the machine.
+        card: its network card.
+        serial: its serial port.
+        turn_instructions: instructions of the last turn; 0 without `trace`.
+        turn_frames: frames of the last turn.
+    """
+
+    def __init__(
+        self,
+        facts: NodeFacts | None = None,
+        *,
+        image: Image | None = None,
+        seed: int = 1,
+        now_ns: int = 0,
+        modern: bool = False,
+        trace: bool = False,
+    ) -> None:
+        self.facts = facts or NodeFacts()
+        self.image = image or node_image()
+        regions = [r for n in range(self.facts.shards) for r in workspace_regions(n)]
+        regions += [
+            Region("tables", limits.WINDOW_PAGE_TABLES, TABLE_PAGES * PAGE),
+            Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES),
+            Region("record", limits.RECORD_PAGE, PAGE),
+        ]
+        self.machine = Machine(self.image, tuple(regions))
+        self.live = LiveWorld(self.machine)
+        self.serial = SerialPort()
+        self.card = VirtioNet(self.machine, self.facts.mac, modern)
+        self.bus = Bus([self.serial, PciBus([self.card]), self.card], self._physical)
+        self.turns = 0
+        self.turn_instructions = 0
+        self.turn_frames: list[bytes] = []
+        self._now_ns = now_ns
+        self._deadline = 0
+        self._random = random.Random(seed)
+        self.machine.environment = self.bus.connect(
+            Environment(
+                tsc=lambda: self._now_ns + TSC_AT_ZERO,
+                random=self._entropy(),
+                on_cpuid=_cpuid,
+                recording=False,
+            )
+        )
+        self.machine.map_mmio(limits.WINDOW_MMIO, limits.MMIO_BYTES)
+        self.machine.hook_special()
+        self.trace = BlockTrace(self.machine) if trace else None
+        self._boot()
+
+    # -- what a world calls -----------------------------------------------------------------------
+    def deliver(self, frame: bytes) -> None:
+        """Put one frame into the receive ring of the card."""
+        self.card.deliver(frame)
+
+    def step(self, now_ns: int) -> list[bytes]:
+        """Run one turn at `now_ns` and return the frames it sent."""
+        self._now_ns = now_ns
+        self._deadline = self._call("node_step")
+        self.turns += 1
+        self.card.service()
+        self.turn_frames = self.card.transmitted
+        self.card.transmitted = []
+        return self.turn_frames
+
+    def next_deadline(self, now_ns: int) -> int | None:
+        """Return the virtual time of the next turn it asked for, or None."""
+        return None if self._deadline == NEVER else self._deadline - TSC_AT_ZERO
+
+    def plug(self, attachment: Attachment) -> None:
+        """Let the cable of a port and the operator's keys wake the node, as interrupts do."""
+        attachment.port.link_changed.append(lambda up: self.card.set_link(up=up))
+        self.card.on_interrupt = attachment.wake
+        self.serial.on_type = attachment.wake
+
+    # -- looking in -------------------------------------------------------------------------------
+    def shard(self, slot: int) -> Any:  # noqa: ANN401 - a View by field
+        """Return a live view of a slot's ShardContext."""
+        return self.live.view(ShardContext, shard_address(slot))
+
+    def g(self, global_: Global[Any]) -> Any:  # noqa: ANN401 - a View by field
+        """Return a live view of a node-wide struct."""
+        return self.live.g(global_)
+
+    def head(self, slot: int, size: int) -> bytes:
+        """Return the first bytes of a slot's ShardContext."""
+        region, offset, _ = self.machine.page(shard_address(slot))
+        offset += shard_address(slot) % PAGE
+        return region.buffer[offset : offset + size]
+
+    def workspace_bytes(self, slot: int) -> bytes:
+        """Return every byte of a slot's workspace."""
+        names = {region.name for region in workspace_regions(slot)}
+        return b"".join(r.buffer[:] for r in self.machine.regions if r.name in names)
+
+    @property
+    def log(self) -> list[dict[str, str]]:
+        """The lines that left by the serial port, each as a dict of its keys."""
+        return [parse_line(line) for line in self.serial.lines]
+
+    def console(self, line: str) -> None:
+        """Type a line on the serial port; the node sees it in its next turn."""
+        self.serial.type(line)
+
+    def stack_used(self) -> int:
+        """Return how many bytes of the stack the deepest turn touched."""
+        stack = next(r for r in self.machine.regions if r.name == "stack")
+        untouched = stack.buffer[:].lstrip(bytes([PATTERN]))
+        return len(untouched) - (STACK_TOP - self._leave)
+
+    # -- inside -----------------------------------------------------------------------------------
+    def _boot(self) -> None:
+        machine, image = self.machine, self.image
+        tables = next(r for r in machine.regions if r.name == "tables")
+        tables.buffer[:] = bytes(tables.size)
+        boot_tsc = self._now_ns + TSC_AT_ZERO
+        machine.write(image.address(BOOT), self.facts.boot(boot_tsc))
+        machine.write(image.address(CONFIG), self.facts.config())
+        machine.write(image.address(MEMORY), self.facts.memory())
+        clock = self.g(CLOCK)
+        clock.tsc_cycles_per_ms = CYCLES_PER_MS
+        clock.boot_tsc = boot_tsc
+        machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, image.address(CORE))
+        self._call("node_init")
+        # The device masters the bus where the node's page tables say that its window lies.
+        self.card.memory.physical = self.g(MEMORY).dma_physical
+        self.card.service()
+
+    def _call(self, name: str) -> int:
+        machine = self.machine
+        address = machine.image.address(name)
+        self._leave = leave = machine.prepare_call(address, {})
+        machine.run(address, TURN_LIMIT)
+        registers = machine.snapshot.take()
+        if registers[4] != leave:
+            raise MachineError(f"{name} left RSP {registers[4] - leave:+d} bytes off")
+        if self.trace is not None:
+            self.turn_instructions = self.trace.end_turn()
+        return registers[0]
+
+    def _entropy(self) -> Iterator[tuple[bool, int]]:
+        while True:
+            yield True, self._random.getrandbits(64)
+
+    def _physical(self, address: int) -> int:
+        """Walk the node's page tables for an address of the MMIO window."""
+        if not limits.WINDOW_MMIO <= address < limits.WINDOW_MMIO + limits.MMIO_BYTES:
+            return address
+        directory = limits.WINDOW_PAGE_TABLES + TABLE_WINDOWS * PAGE
+        entry = self._table(directory + (address - WINDOWS_BASE >> 21) * 8)
+        table = limits.WINDOW_PAGE_TABLES + (entry & ADDRESS_MASK) - TABLES_PHYSICAL
+        entry = self._table(table + (address >> 12 & 511) * 8)
+        if not entry & PageBit.PRESENT:
+            raise MachineError(f"device access at {address:#x}, which is not mapped")
+        return (entry & ADDRESS_MASK) + address % PAGE
+
+    def _table(self, address: int) -> int:
+        return int(struct.unpack("<Q", self.machine.read(address, 8))[0])
+
+
+def _cpuid(leaf: int, _subleaf: int) -> tuple[int, int, int, int]:
+    """Answer as a processor with RDRAND and nothing else worth telling."""
+    return (1, 0, 0, 0) if leaf == 0 else (0, 0, _RDRAND, 0) if leaf == 1 else (0, 0, 0, 0)
+
+
+def parse_line(line: str) -> dict[str, str]:
+    """Split a log line into its keys; a word without `=` is a key without a value."""
+    return {key: value for key, _, value in (word.partition("=") for word in line.split())}

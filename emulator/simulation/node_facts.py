@@ -1,0 +1,123 @@
+"""What a boot program leaves behind for the firmware: configuration, boot facts, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emulator.devices.virtio_net import PCI_ADDRESS
+from firmware.layouts.boot import BootInfo, BootPath, MemoryType
+from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
+from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
+from firmware.limits import PAGE, WINDOW_MMIO
+from toolchain.layout.pack import pack
+
+TABLES_PHYSICAL = 0x0080_0000
+RAM_START, RAM_BYTES = 0x0100_0000, 0x0200_0000
+MAC = bytes.fromhex("525400123456")
+TOKEN = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.simulated-token"  # noqa: S105 - of the simulated bot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """The configuration and the boot of one simulated node.
+
+    Attributes:
+        shards: shards of this node.
+        total: shards of the bot; 0 means as many as `start` and `shards` make.
+        start: first shard of this node.
+        lease_ms: grant at boot, in milliseconds; 0 turns enforcement off.
+        max_concurrency: Identify keys.
+        host: name or dotted address of the gateway.
+        port: TCP port of the gateway.
+        path: path and query of the upgrade request.
+        token: of the bot.
+        diagnostics_port: UDP port of the diagnostics; 0 turns them off.
+        log_level: 0 writes every line.
+        mac: address of the card.
+        ack: the DHCPACK that the boot ROM kept, from its op byte on; empty when there is none.
+    """
+
+    shards: int = 16
+    total: int = 0
+    start: int = 0
+    lease_ms: int = 0
+    max_concurrency: int = 16
+    host: str = "gateway.test"
+    port: int = 80
+    path: str = "/?v=10&encoding=json"
+    token: str = TOKEN
+    diagnostics_port: int = 7700
+    log_level: int = 0
+    mac: bytes = MAC
+    ack: bytes = b""
+
+    def config(self) -> bytes:
+        """Return the configuration page."""
+        host, path, token = self.host.encode(), self.path.encode(), self.token.encode()
+        return pack(
+            ConfigBlob,
+            {
+                "magic": CONFIG_MAGIC,
+                "version": 1,
+                "build_time": 1_790_000_000,
+                "global_total": self.total or self.start + self.shards,
+                "local_start": self.start,
+                "local_count": self.shards,
+                "lease_ms": self.lease_ms,
+                "intents": 1,
+                "max_concurrency": self.max_concurrency,
+                "gateway_host_len": len(host),
+                "gateway_path_len": len(path),
+                "token_len": len(token),
+                "gateway_port": self.port,
+                "diagnostics_port": self.diagnostics_port,
+                "log_level": self.log_level,
+                "dhcp": 1,
+                "serial": 1,
+                "gateway_host": host,
+                "gateway_path": path,
+                "token": token,
+            },
+        )
+
+    def boot(self, entry_tsc: int) -> bytes:
+        """Return the facts of the boot; `entry_tsc` is when it began."""
+        region = {
+            "base": RAM_START,
+            "length": RAM_BYTES,
+            "kind": MemoryType.USABLE,
+            "attributes": 1,
+        }
+        return pack(
+            BootInfo,
+            {
+                "entry_tsc": entry_tsc,
+                "path": BootPath.BIOS_PXE,
+                "nic_known": 1,
+                "nic_function": PCI_ADDRESS,
+                "nic_identity": 0x1000 << 16 | 0x1AF4,
+                "region_count": 1,
+                "tables": TABLES_PHYSICAL,
+                "image": 0x0010_0000,
+                "mac": self.mac,
+                "regions": [region],
+                "ack_length": len(self.ack),
+                "ack": self.ack,
+            },
+        )
+
+    def memory(self) -> bytes:
+        """Return the page allocator as `memory_init` leaves it."""
+        pages = RAM_BYTES // PAGE
+        return pack(
+            Memory,
+            {
+                "run_count": 1,
+                "tables_used": TABLES_USED_AT_BOOT,
+                "tables_physical": TABLES_PHYSICAL,
+                "free_pages": pages,
+                "total_pages": pages,
+                "mmio_next": WINDOW_MMIO,
+                "runs": [{"next": RAM_START, "end": RAM_START + RAM_BYTES}],
+            },
+        )
