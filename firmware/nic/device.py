@@ -159,7 +159,7 @@ def nic_irq_disable(a: Asm) -> None:
     ],
     outputs=[Out(EAX, "0 = frames flow, or an error code")],
     clobbers=CALLER_SAVED,
-    reads=[Nic.pci_address, Nic.transport, Capability.length],
+    reads=[Nic.pci_address, Nic.transport, Nic.capabilities],
     writes=[Nic],
     calls=[pci_read, nic_capabilities, modern_start, legacy_start, nic_link, nic_flush],
     saves=[RBX],
