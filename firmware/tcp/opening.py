@@ -41,6 +41,7 @@ from toolchain.asm import (
     routine,
 )
 
+SACK_SHIFT = TcpFlag.SACK_OK.bit_length() - 1
 INITIAL_SEGMENTS = 10
 """RFC 6928."""
 THRESHOLD_INITIAL = 0xFFFF
@@ -76,10 +77,9 @@ def tcp_established(a: Asm, shard: ShardContext) -> None:
         a.leave(Z, plain)
         a.xor(scale, SCALE_PRESENT)
         a.mov(tcp.snd_scale, DL)
-    a.mov(tcp.flags, TcpFlag.ACK_NOW)
-    a.test(EDI, EDI)
-    with a.if_(NZ):
-        a.or_(tcp.flags, TcpFlag.SACK_OK)
+    a.shl(EDI, SACK_SHIFT)
+    a.or_(EDI, TcpFlag.ACK_NOW)
+    a.mov(tcp.flags, EDI)
     a.test(mss, mss)
     a.mov(ECX, MSS_DEFAULT)
     a.cmov(Z, mss, ECX)

@@ -80,8 +80,10 @@ def tcp_finish(a: Asm, shard: ShardContext) -> None:
     # A FIN takes a number but no room: the edge of the window moves with it.
     a.inc(tcp.rcv_nxt)
     a.inc(tcp.rcv_adv)
-    a.and_(tcp.flags, ~TcpFlag.FIN_SEEN)
-    a.or_(tcp.flags, TcpFlag.ACK_NOW)
+    a.mov(EAX, tcp.flags)
+    a.and_(EAX, ~TcpFlag.FIN_SEEN)
+    a.or_(EAX, TcpFlag.ACK_NOW)
+    a.mov(tcp.flags, EAX)
     a.mov(EAX, tcp.state)
     a.mov(after, TcpState.CLOSE_WAIT)
     a.cmp(EAX, TcpState.ESTABLISHED)
