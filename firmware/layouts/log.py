@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from firmware.layouts.shard import End, Hold, Phase, ShardState
+from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
@@ -102,6 +102,7 @@ def code(name: str, level: Level, **fields: Kind) -> LogCode:
 
 
 # -- the lines, by layer --------------------------------------------------------------------------
+NIC_FAILED = code("nic.failed", Level.ERROR, error=HEX, pci=HEX)
 BOOT_STARTED = code("boot.started", Level.INFO, pci=HEX, ram_kb=DEC, regions=DEC, image_kb=DEC)
 BOOT_CLOCK = code("boot.clock", Level.INFO, khz=DEC, spread_ppm=DEC, sources=DEC, unix=DEC)
 BOOT_NO_CLOCK = code("boot.no_clock", Level.ERROR, pit=DEC, pm_timer=DEC, unix=DEC)
@@ -115,7 +116,9 @@ SHARD_BACKOFF = code(
 SHARD_STATE = code(
     "shard.state", Level.INFO, state=names(ShardState), phase=names(Phase), hold=names(Hold)
 )
-SHARD_END = code("shard.end", Level.WARN, end=names(End), phase=names(Phase), close=DEC)
+SHARD_END = code(
+    "shard.end", Level.WARN, end=names(End), phase=names(Phase), close=DEC, next=names(NextStep)
+)
 SHARD_ATTEMPT = code("shard.attempt", Level.INFO, attempt=DEC, resume=DEC, address=IP, port=DEC)
 SHARD_READY = code("shard.ready", Level.INFO, attempt=DEC, resumed=DEC, sequence=DEC, took=MS)
 SHARD_RETRY = code("shard.retry", Level.INFO, reconnects=DEC, sequence=DEC)

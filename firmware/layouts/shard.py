@@ -69,6 +69,14 @@ class End(enum.IntEnum):
     CONFIG = 13
 
 
+class NextStep(enum.IntEnum):
+    """What the next attempt will do."""
+
+    NONE = 0
+    RESUME = 1
+    IDENTIFY = 2
+
+
 class ShardFlag(enum.IntFlag):
     """Bits of `ShardContext.flags`."""
 
@@ -116,7 +124,7 @@ class Evidence(Struct):
     failed_at = u64(0x18, "TSC of the failure; 0 = no failure yet")
     connected_ms = u32(0x20, "how long the connection was READY; milliseconds")
     http_status = u16(0x24, "status of a refused upgrade; 0 = none")
-    next_step = u8(0x26, "1 = resume, 2 = identify, 0 = none")
+    next_step = enum8(0x26, NextStep, "what the next attempt will do")
 
 
 class ShardContext(Struct):
@@ -157,6 +165,7 @@ class ShardContext(Struct):
     failure_flags = u32(0x88, "see FailureFlag")
     dispatches = u64(0x90, "op 0 received since boot")
     bytes_received = u64(0x98, "payload bytes since boot")
+    attempt_started = u64(0xA0, "TSC when the attempt began to dial")
     evidence = nested(0xC0, Evidence, "the last failure")
     # Layers, each wiped as a whole on reset.
     tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")

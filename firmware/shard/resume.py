@@ -1,7 +1,7 @@
 """What survives a transport reset: the Gateway sequence, and only with a valid session."""
 
 from firmware.layouts.shard import SEQUENCE_NONE, SSES_VALID, Session, ShardContext, ShardFlag
-from toolchain.asm import NE, R12, R14D, R15D, RBX, Asm, In, Reg32, Z, routine
+from toolchain.asm import CF, NE, R12, R14D, R15D, RAX, RBX, Asm, In, Out, Reg32, Z, routine
 
 
 @routine(
@@ -40,4 +40,28 @@ def restore_resume_state(
     a.place(no_resume)
     a.mov(shard.sequence, SEQUENCE_NONE)
     a.place(resume_done)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard")],
+    outputs=[Out(CF, "1 = the next handshake is a Resume")],
+    clobbers=[RAX],
+    reads=[ShardContext.session_ptr, ShardContext.flags, Session.valid],
+    source="firmware/docs/lifecycle.md#resume",
+)
+def shard_is_resumable(a: Asm, shard: ShardContext) -> None:
+    """Tell whether session and sequence are both valid now."""
+    fresh = a.label("fresh")
+    a.mov(RAX, shard.session_ptr)
+    a.test(RAX, RAX)
+    a.jz(fresh)
+    a.cmp(Session.at(RAX).valid, SSES_VALID)
+    a.jne(fresh)
+    a.test(shard.flags, ShardFlag.SEQ_VALID)
+    a.jz(fresh)
+    a.stc()
+    a.ret()
+    a.place(fresh)
+    a.clc()
     a.ret()

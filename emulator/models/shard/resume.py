@@ -15,3 +15,12 @@ def restore_resume_state(w: World, shard: int, saved_sequence: int, saved_flags:
         context.flags = context.flags | ShardFlag.SEQ_VALID
     else:
         context.sequence = SEQUENCE_NONE
+
+
+@model
+def shard_is_resumable(w: World, shard: int) -> int:
+    """A Resume needs a valid session object and a meaningful sequence."""
+    context = w.view(ShardContext, shard)
+    pointer = context.session_ptr
+    session_valid = pointer != 0 and w.view(Session, pointer).valid == SSES_VALID
+    return int(session_valid and bool(context.flags & ShardFlag.SEQ_VALID))

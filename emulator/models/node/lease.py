@@ -1,0 +1,41 @@
+"""The lease."""
+
+from emulator.effects import World, model
+from emulator.models.log import log_write
+from emulator.models.shard.lose import shard_hold
+from firmware.layouts.log import LEASE_EXPIRED, LEASE_GRANTED
+from firmware.layouts.node import CORE, LEASE
+from firmware.layouts.shard import Hold
+
+
+@model
+def expire_lease(w: World) -> None:
+    """The mark first, so that nothing leaves while the shards are put away."""
+    lease, core = w.g(LEASE), w.g(CORE)
+    lease.expired = 1
+    late = (core.now - lease.deadline) % 2**64
+    log_write(w, 0, LEASE_EXPIRED, lease.generation, late, 0, 0)
+    for n in range(core.slots_used):
+        if core.slots[n].flags & 1:
+            shard_hold(w, core.slots[n].context, Hold.LEASE_EXPIRED)
+
+
+@model
+def lease_tick(w: World) -> None:
+    """Unsigned and absolute; deadline 0 turns enforcement off."""
+    lease = w.g(LEASE)
+    if lease.expired == 1 or lease.deadline == 0:
+        return
+    if w.rdtsc() >= lease.deadline:
+        expire_lease(w)
+
+
+@model
+def lease_grant(w: World, deadline: int) -> None:
+    """Generation and deadline, then the mark."""
+    lease = w.g(LEASE)
+    lease.generation += 1
+    lease.deadline = deadline
+    lease.expired = 0
+    left = (deadline - w.g(CORE).now) % 2**64 if deadline else 0
+    log_write(w, 0, LEASE_GRANTED, lease.generation, left, 0, 0)

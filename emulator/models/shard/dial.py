@@ -1,0 +1,80 @@
+"""From permission to a dialled connection."""
+
+from emulator.effects import World, model
+from emulator.models.failure import shard_fail
+from emulator.models.log import log_write
+from emulator.models.net.dns import dns_resolve
+from emulator.models.shard.permit import permit_take
+from emulator.models.shard.reset import reset_shard
+from emulator.models.shard.resume import shard_is_resumable
+from emulator.models.tcp.connect import tcp_connect
+from emulator.models.tls.transport import tls_abort
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import SHARD_ATTEMPT
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
+from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.tcp import TcpState
+from firmware.limits import ATTEMPT_TIMEOUT_MS
+from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
+
+
+@model
+def shard_may_start(w: World) -> int:
+    """Lease, clock, network, in this order."""
+    if w.g(LEASE).expired:
+        return Hold.LEASE_EXPIRED
+    if not w.g(CLOCK).tsc_cycles_per_ms:
+        return Hold.NO_CLOCK
+    return Hold.NONE if w.g(NETWORK).configured else Hold.NO_NETWORK
+
+
+@model
+def shard_begin(w: World, shard: int) -> None:
+    """Nothing of the old connection reaches the new one."""
+    context = w.view(ShardContext, shard)
+    if context.tcp.state != TcpState.CLOSED:
+        tls_abort(w, shard)
+    reset_shard(w, shard)
+    context.state, context.phase, context.hold = ShardState.STARTING, Phase.PERMIT, Hold.NONE
+
+
+@model
+def shard_ask_permit(w: World, shard: int) -> None:
+    """Waiting for the permit spends no attempt budget; a Resume is never paced."""
+    context, now = w.view(ShardContext, shard), w.g(CORE).now
+    if not shard_is_resumable(w, shard) and permit_take(w, shard):
+        return
+    context.attempts += 1
+    if context.flags & ShardFlag.ESTABLISHED:
+        context.recovery_attempts += 1
+    context.attempt_started = now
+    context.attempt_deadline = now + ATTEMPT_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    context.phase = Phase.RESOLVE
+
+
+@model
+def shard_dial(w: World, shard: int) -> None:
+    """A Resume goes to the host that READY named; everything else to the base host."""
+    context, config = w.view(ShardContext, shard), w.g(CONFIG)
+    resume = shard_is_resumable(w, shard)
+    session = w.view(Session, context.session_ptr) if resume else None
+    if session is not None and session.resume_host_len:
+        name, length = session.resume_host.address, session.resume_host_len
+        context.tcp.remote_port = session.resume_port
+    else:
+        name, length = config.gateway_host.address, config.gateway_host_len
+        context.tcp.remote_port = config.gateway_port
+    status, address = dns_resolve(w, name, length)
+    if status == 1:
+        return
+    if status != 0:
+        shard_fail(w, shard, End.NETWORK, 0, 0, NO_ADDRESS.code)
+        return
+    context.tcp.remote_ip = address
+    if tcp_connect(w, shard):
+        shard_fail(w, shard, End.NETWORK, 0, 0, NO_CONNECTION.code)
+        return
+    context.phase = Phase.TCP
+    again = shard_is_resumable(w, shard)
+    tcp = context.tcp
+    log_write(w, shard, SHARD_ATTEMPT, context.attempts, again, tcp.remote_ip, tcp.remote_port)

@@ -1,0 +1,20 @@
+"""Evidence before reset."""
+
+from emulator.effects import World, model
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import ShardContext
+
+
+@model
+def copy_evidence(w: World, shard: int) -> None:
+    """The record holds everything that the wipe will destroy and the operator needs."""
+    context = w.view(ShardContext, shard)
+    kept, now, cycles = context.evidence, w.g(CORE).now, w.g(CLOCK).tsc_cycles_per_ms
+    kept.error, kept.end, kept.phase = context.last_error, context.failure, context.phase
+    kept.tcp_state, kept.tls_state = context.tcp.state, context.tls.state
+    kept.close_code, kept.http_status = context.peer_close, context.websocket.http_status
+    kept.sequence, kept.failed_at = context.sequence, now
+    since = context.connected_at
+    kept.connected_ms = 0
+    if since and cycles:
+        kept.connected_ms = ((now - since) % 2**64) // cycles

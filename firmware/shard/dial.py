@@ -1,0 +1,210 @@
+"""From permission to a dialled connection: may it start, the permit, the address, the SYN."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.errors import Layer, site
+from firmware.failure import shard_fail
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.log import SHARD_ATTEMPT
+from firmware.layouts.node import CLOCK, LEASE, NETWORK, Clock, CoreState, Lease, Network, core
+from firmware.layouts.shard import (
+    End,
+    Hold,
+    Phase,
+    Session,
+    ShardContext,
+    ShardFlag,
+    ShardState,
+)
+from firmware.layouts.tcp import TcpContext, TcpState
+from firmware.limits import ATTEMPT_TIMEOUT_MS
+from firmware.log import log, log_write
+from firmware.net.dns import dns_resolve
+from firmware.shard.permit import permit_take
+from firmware.shard.reset import reset_shard
+from firmware.shard.resume import shard_is_resumable
+from firmware.tcp.connect import tcp_connect
+from firmware.tls.transport import tls_abort
+from toolchain.asm import (
+    AX,
+    CL,
+    EAX,
+    ECX,
+    EDX,
+    NC,
+    NZ,
+    R8D,
+    R9D,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+NO_ADDRESS = site(Layer.SHARD, 1, "no_address", "the gateway's name has no address")
+NO_CONNECTION = site(
+    Layer.SHARD, 2, "no_connection", "no local port or no entropy for a connection"
+)
+ATTEMPT_TIMEOUT = site(Layer.SHARD, 3, "attempt_timeout", "the attempt took longer than it may")
+CONNECTION_GONE = site(
+    Layer.SHARD, 4, "connection_gone", "the WebSocket ended without a close code"
+)
+
+
+@routine(
+    outputs=[Out(EAX, "Hold: why no shard may start; 0 = it may")],
+    clobbers=[],
+    reads=[Lease.expired, Clock.tsc_cycles_per_ms, Network.configured],
+    source="firmware/docs/lifecycle.md#start",
+)
+def shard_may_start(a: Asm) -> None:
+    """Tell whether lease, clock and network allow a shard to leave ASSIGNED."""
+    a.mov(EAX, Hold.LEASE_EXPIRED)
+    a.cmp(LEASE.it.expired, 0)
+    with a.if_(NZ):
+        a.ret()
+    a.mov(EAX, Hold.NO_CLOCK)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    with a.if_(Z):
+        a.ret()
+    a.mov(EAX, Hold.NO_NETWORK)
+    a.cmp(NETWORK.it.configured, 0)
+    with a.if_(NZ):
+        a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard that starts or starts over")],
+    clobbers=CALLER_SAVED,
+    reads=[TcpContext.state],
+    writes=[ShardContext.state, ShardContext.phase, ShardContext.hold],
+    calls=[tls_abort, reset_shard],
+    source="firmware/docs/lifecycle.md#start",
+)
+def shard_begin(a: Asm, shard: ShardContext) -> None:
+    """Drop what is left of the old connection, reset, and queue for the permit."""
+    a.cmp(shard.tcp.state, TcpState.CLOSED)
+    with a.if_(NZ):
+        a.call(tls_abort)
+    a.call(reset_shard)
+    a.mov(shard.state, ShardState.STARTING)
+    a.mov(shard.phase, Phase.PERMIT)
+    a.mov(shard.hold, Hold.NONE)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard in phase PERMIT")],
+    clobbers=[RAX, RCX, RDX, RSI],
+    reads=[ShardContext.flags, CoreState.now, Clock.tsc_cycles_per_ms],
+    writes=[
+        ShardContext.phase,
+        ShardContext.attempts,
+        ShardContext.recovery_attempts,
+        ShardContext.attempt_started,
+        ShardContext.attempt_deadline,
+    ],
+    calls=[shard_is_resumable, permit_take],
+    source="firmware/docs/lifecycle.md#permits",
+)
+def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
+    """Start the attempt's clock once an Identify may be sent; a Resume needs no permit."""
+    granted = a.label("granted")
+    a.call(shard_is_resumable)
+    a.j(C, granted)
+    a.call(permit_take)
+    a.j(NC, granted)
+    a.ret()
+
+    a.place(granted)
+    a.inc(shard.attempts)
+    a.test(shard.flags, ShardFlag.ESTABLISHED)
+    with a.if_(NZ):
+        a.inc(shard.recovery_attempts)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, ATTEMPT_TIMEOUT_MS)
+    a.mov(RCX, core.now)
+    a.mov(shard.attempt_started, RCX)
+    a.add(RAX, RCX)
+    a.mov(shard.attempt_deadline, RAX)
+    a.mov(shard.phase, Phase.RESOLVE)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard in phase RESOLVE")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.session_ptr,
+        ShardContext.attempts,
+        Session.resume_host_len,
+        Session.resume_port,
+        ConfigBlob.gateway_host_len,
+        ConfigBlob.gateway_port,
+        TcpContext.remote_ip,
+        TcpContext.remote_port,
+    ],
+    writes=[ShardContext.phase, TcpContext.remote_ip, TcpContext.remote_port],
+    calls=[shard_is_resumable, dns_resolve, tcp_connect, shard_fail, log_write],
+    source="firmware/docs/lifecycle.md#dial",
+)
+def shard_dial(a: Asm, shard: ShardContext) -> None:
+    """Resolve the resume host or the base host, then connect; pending names are asked again."""
+    base, dial, refused = a.label("base"), a.label("dial"), a.label("refused")
+    config = CONFIG.it
+
+    # A Resume goes to the host that READY named, when there is one.
+    a.call(shard_is_resumable)
+    a.j(NC, base)
+    session = Session.at(RDX)
+    a.mov(RDX, shard.session_ptr)
+    a.mov(ECX, session.resume_host_len)
+    a.test(ECX, ECX)
+    a.jz(base)
+    a.mov(AX, session.resume_port)
+    a.lea(RSI, session.resume_host.address)
+    a.jmp(dial)
+    a.place(base)
+    a.mov(ECX, config.gateway_host_len)
+    a.mov(AX, config.gateway_port)
+    a.lea(RSI, config.gateway_host.address)
+    a.place(dial)
+    a.mov(shard.tcp.remote_port, AX)
+    a.call(dns_resolve)
+    a.cmp(EAX, 1)
+    with a.if_(E):
+        a.ret()
+    with a.if_(B):
+        a.mov(shard.tcp.remote_ip, EDX)
+        a.call(tcp_connect)
+        a.j(C, refused)
+        a.mov(shard.phase, Phase.TCP)
+        a.mov(EDX, shard.attempts)
+        a.call(shard_is_resumable)
+        a.set(C, CL)
+        a.movzx(ECX, CL)
+        a.mov(R8D, shard.tcp.remote_ip)
+        a.movzx(R9D, shard.tcp.remote_port)
+        log(a, SHARD_ATTEMPT, RBX)
+        a.ret()
+    a.mov(R9D, NO_ADDRESS.code)
+    a.mov(EDX, End.NETWORK)
+    a.xor(ECX, ECX)
+    a.xor(R8D, R8D)
+    a.call(shard_fail)
+    a.ret()
+    a.place(refused)
+    a.mov(R9D, NO_CONNECTION.code)
+    a.mov(EDX, End.NETWORK)
+    a.xor(ECX, ECX)
+    a.xor(R8D, R8D)
+    a.call(shard_fail)
+    a.ret()

@@ -1,0 +1,77 @@
+"""Evidence before reset: why the connection failed, copied before anything is wiped."""
+
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.shard import Evidence, ShardContext
+from firmware.layouts.tcp import TcpContext
+from firmware.layouts.tls import TlsContext
+from firmware.layouts.websocket import WebSocketContext
+from toolchain.asm import AL, AX, EAX, EDX, RAX, RBX, RDX, Asm, In, routine
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard whose connection failed")],
+    clobbers=[RAX, RDX],
+    reads=[
+        ShardContext.last_error,
+        ShardContext.failure,
+        ShardContext.phase,
+        ShardContext.peer_close,
+        ShardContext.sequence,
+        ShardContext.connected_at,
+        TcpContext.state,
+        TlsContext.state,
+        WebSocketContext.http_status,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[
+        Evidence.error,
+        Evidence.tcp_state,
+        Evidence.tls_state,
+        Evidence.end,
+        Evidence.phase,
+        Evidence.close_code,
+        Evidence.sequence,
+        Evidence.failed_at,
+        Evidence.connected_ms,
+        Evidence.http_status,
+    ],
+    source="firmware/docs/lifecycle.md#evidence",
+)
+def copy_evidence(a: Asm, shard: ShardContext) -> None:
+    """Copy error, TCP and TLS state, phase, close code and times of the failure."""
+    kept = shard.evidence
+
+    a.mov(EAX, shard.last_error)
+    a.mov(kept.error, EAX)
+    a.mov(EAX, shard.tcp.state)
+    a.mov(kept.tcp_state, EAX)
+    a.mov(EAX, shard.tls.state)
+    a.mov(kept.tls_state, EAX)
+    a.mov(EAX, shard.failure)
+    a.mov(kept.end, AL)
+    a.mov(AL, shard.phase)
+    a.mov(kept.phase, AL)
+    a.mov(AX, shard.peer_close)
+    a.mov(kept.close_code, AX)
+    a.mov(AX, shard.websocket.http_status)
+    a.mov(kept.http_status, AX)
+    a.mov(EAX, shard.sequence)
+    a.mov(kept.sequence, EAX)
+
+    # How long the connection was READY; 0 when it never was or the clock is unknown.
+    a.mov(RAX, core.now)
+    a.mov(kept.failed_at, RAX)
+    unknown = a.label("unknown")
+    a.mov(RDX, shard.connected_at)
+    a.mov(kept.connected_ms, 0)
+    a.test(RDX, RDX)
+    a.jz(unknown)
+    a.sub(RAX, RDX)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.jz(unknown)
+    a.xor(EDX, EDX)
+    a.div(CLOCK.it.tsc_cycles_per_ms)
+    a.mov(kept.connected_ms, EAX)
+    a.place(unknown)
+    a.ret()

@@ -1,0 +1,46 @@
+"""Evidence is whole before anything is wiped."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import End, Phase, ShardContext
+from firmware.shard.evidence import copy_evidence
+from tests.support.lab import Lab
+from tests.support.states import DWORD, QWORD, layer_states
+
+LAB = Lab(copy_evidence)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    layers=layer_states(),
+    error=DWORD,
+    sequence=DWORD,
+    now=QWORD,
+    since=QWORD,
+    cycles=st.sampled_from([0, 1, 1000, 2_600_000]),
+)
+def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, since, cycles):
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    for name, value in layers.items():
+        getattr(context, name).state = value
+    context.last_error, context.sequence, context.connected_at = error, sequence, since
+    context.failure, context.phase, context.peer_close = End.CLOSED, Phase.REPLAY, 4009
+    LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = now, cycles
+    LAB.call(copy_evidence, shard=shard)
+    kept = context.evidence
+    assert (kept.error, kept.tcp_state, kept.tls_state) == (error, layers["tcp"], layers["tls"])
+    assert (kept.end, kept.phase, kept.close_code) == (End.CLOSED, Phase.REPLAY, 4009)
+
+
+@pytest.mark.parametrize(("since", "wanted"), [(0, 0), (1_000, 9_000)])
+def test_copy_evidence_says_how_long_the_connection_lived(since, wanted):
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = 1000, 9_001_000
+    context.connected_at = since
+    LAB.call(copy_evidence, shard=shard)
+    assert context.evidence.connected_ms == wanted
