@@ -1,0 +1,126 @@
+"""Operator commands on the serial line."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.layouts.console import CONSOLE
+from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.node.console import console_command, console_poll, parse_milliseconds
+from tests.support.lab import Lab
+from tests.support.states import MS, NOW
+
+LAB = Lab(console_poll, console_command, parse_milliseconds)
+DATA, STATUS = 0x3F8, 0x3FD
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    prepare()
+
+
+def prepare():
+    LAB.reset()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
+
+
+def type_in(text, *, limit=40):
+    """Let the port give the bytes, one turn after another."""
+    waiting = list(text)
+
+    def port(number, _size):
+        if number == STATUS:
+            return 0x61 if waiting else 0x60
+        return waiting.pop(0)
+
+    for _ in range(limit):
+        LAB.call(console_poll, Environment(tsc=lambda: NOW, on_port_in=port))
+        if not waiting:
+            return
+    raise AssertionError(f"{len(waiting)} bytes were never taken")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"1", 1),
+        (b"60000", 60000),
+        (b"4294967295", 4294967295),
+        (b"4294967296", None),
+        (b"0", None),
+        (b"", None),
+        (b"12a", None),
+        (b"-1", None),
+        (b"99999999999999999999999", None),
+        (b"/", None),
+    ],
+)
+def test_parse_milliseconds(text, value):
+    address = LAB.machine.alloc(32)
+    LAB.machine.write(address, text or b"\0")
+    got = LAB.call(parse_milliseconds, digits=address, count=len(text)).outputs
+    assert (got["cf"], got["rax"]) == ((0, value) if value else (1, 0))
+
+
+def test_console_arm_grants_and_starts_a_generation():
+    LAB.g(LEASE).expired = 1
+    type_in(b"lease arm 60000\r\n")
+    lease = LAB.g(LEASE)
+    assert (lease.expired, lease.generation, lease.deadline) == (0, 1, NOW + 60_000 * MS)
+
+
+def test_console_renew_moves_the_deadline_only():
+    LAB.g(LEASE).generation, LAB.g(LEASE).deadline = 7, NOW + 5
+    type_in(b"lease renew 1000\n")
+    lease = LAB.g(LEASE)
+    assert (lease.generation, lease.deadline) == (7, NOW + 1000 * MS)
+
+
+def test_console_renew_does_not_revive_an_expired_lease():
+    LAB.g(LEASE).expired, LAB.g(LEASE).deadline = 1, 5
+    type_in(b"lease renew 1000\n")
+    assert (LAB.g(LEASE).expired, LAB.g(LEASE).deadline) == (1, 5)
+
+
+def test_console_expire_ends_the_lease_now():
+    type_in(b"lease expire\n")
+    assert (LAB.g(LEASE).expired, LAB.g(LEASE).deadline) == (1, NOW)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"lease\n",
+        b"lease arm\n",
+        b"lease arm \n",
+        b"lease arm 0\n",
+        b"lease arm 5x\n",
+        b"lease renew \n",
+        b"lease expires\n",
+        b"Lease arm 5\n",
+        b"x" * 64 + b"\n",
+        b"x" * 200 + b"\n",
+        b"lease arm " + b"1" * 80 + b"\n",
+        b"\xff\x00\n",
+    ],
+)
+def test_console_bad_line_changes_nothing(line):
+    type_in(line)
+    lease = LAB.g(LEASE)
+    assert (lease.expired, lease.generation, lease.deadline) == (0, 0, 0)
+    assert LAB.g(CONSOLE).length == 0
+
+
+def test_console_expire_twice_is_refused_the_second_time():
+    LAB.g(LEASE).expired, LAB.g(LEASE).deadline = 1, 3
+    type_in(b"lease expire\n")
+    assert LAB.g(LEASE).deadline == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(line=st.binary(max_size=90))
+def test_console_any_bytes_match_model(line):
+    prepare()
+    type_in(line + b"\n", limit=200)

@@ -1,0 +1,175 @@
+"""A lost shard: evidence first, session settled, one record, the right farewell."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import (
+    End,
+    FailureFlag,
+    Hold,
+    NextStep,
+    Phase,
+    ShardContext,
+    ShardFlag,
+    ShardState,
+)
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.websocket import WsState
+from firmware.shard.lose import record_backoff, settle_session, shard_hold, shard_lose
+from tests.support.lab import Lab
+from tests.support.states import MS, NOW, layer_states, session_fields, shard_fields
+
+LAB = Lab(settle_session, record_backoff, shard_lose, shard_hold, slots=2)
+
+
+def prepare(fields=None, layers=None, session=None, *, cycles=MS, present=True):
+    """Return a shard in the given state on a node in order."""
+    LAB.reset()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = cycles, NOW
+    LAB.g(PERMITS).max_concurrency = 1
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    for name, value in (fields or {}).items():
+        setattr(context, name, value)
+    for name, value in (layers or {}).items():
+        getattr(context, name).state = value
+    for name, value in (session or {}).items():
+        setattr(context.session, name, value)
+    context.session_ptr = context.session.address_ if present else 0
+    return shard, context
+
+
+def lines():
+    """Return what the log ring holds."""
+    state = LAB.g(LOG)
+    raw = LAB.machine.read(LAB.image.address(LOG_RING), state.head)
+    return raw.decode().splitlines()
+
+
+@settings(max_examples=80, deadline=None)
+@given(fields=shard_fields(), session=session_fields(), present=st.booleans())
+def test_settle_session_any_state_matches_model(fields, session, present):
+    shard, _ = prepare(fields, session=session, present=present)
+    LAB.call(settle_session, shard=shard)
+
+
+@pytest.mark.parametrize(("before", "valid"), [(0, 1), (1, 1), (2, 0)])
+def test_settle_session_third_unanswered_resume_ends_it(before, valid):
+    shard, context = prepare(
+        {"phase": Phase.REPLAY, "flags": ShardFlag.SEQ_VALID},
+        session={"valid": 1, "unanswered_resumes": before},
+    )
+    LAB.call(settle_session, shard=shard)
+    assert context.session.valid == valid
+    assert bool(context.flags & ShardFlag.SEQ_VALID) == bool(valid)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_settle_session_drops_only_a_host_that_was_not_reached(phase):
+    shard, context = prepare({"phase": phase}, session={"valid": 1, "resume_host_len": 9})
+    LAB.call(settle_session, shard=shard)
+    dropped = phase in (Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
+    assert context.session.resume_host_len == (0 if dropped else 9)
+    assert context.session.valid == 1
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    fields=shard_fields(),
+    layers=layer_states(),
+    session=session_fields(),
+    cycles=st.sampled_from([0, MS]),
+    expired=st.booleans(),
+)
+def test_shard_lose_any_state_matches_model(fields, layers, session, cycles, expired):
+    shard, _ = prepare(fields, layers, session, cycles=cycles)
+    LAB.g(LEASE).expired = expired
+    tsc = Environment(tsc=lambda: NOW)
+    LAB.call(shard_lose, tsc, shard=shard)
+
+
+def test_shard_lose_records_evidence_and_the_next_step():
+    shard, context = prepare(
+        {
+            "state": ShardState.READY,
+            "failure": End.TCP_FAILED,
+            "last_error": 0x04030001,
+            "flags": ShardFlag.SEQ_VALID,
+            "sequence": 77,
+            "reconnects": 4,
+        },
+        {"tcp": TcpState.FAILED},
+        {"valid": 1},
+    )
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert context.state == ShardState.BACKOFF
+    assert context.reconnects == 5
+    assert context.reconnect_deadline == NOW + 5000 * MS
+    kept = context.evidence
+    assert (kept.error, kept.tcp_state, kept.sequence) == (0x04030001, TcpState.FAILED, 77)
+    assert (kept.delay_ms, kept.next_step) == (5000, NextStep.RESUME)
+    first, second = lines()
+    assert "code=shard.end end=tcp_failed phase=none close=0 next=resume" in first
+    assert "code=shard.backoff error=0x4030001 tcp=failed tls=idle delay_ms=5000" in second
+
+
+def test_shard_lose_fatal_schedules_nothing():
+    shard, context = prepare(
+        {
+            "state": ShardState.STARTING,
+            "failure": End.CLOSED,
+            "failure_flags": FailureFlag.FATAL,
+            "peer_close": 4004,
+            "reconnects": 4,
+        }
+    )
+    LAB.call(shard_lose, Environment(), shard=shard)
+    assert (context.state, context.reconnects) == (ShardState.FATAL, 4)
+    assert "code=shard.fatal" in lines()[0]
+    assert "close=4004" in lines()[0]
+
+
+def test_shard_lose_open_websocket_gets_five_seconds_to_close():
+    shard, context = prepare(
+        {"state": ShardState.READY, "failure": End.HEARTBEAT_TIMEOUT, "failure_close": 4000},
+        {"tcp": TcpState.ESTABLISHED, "websocket": WsState.OPEN},
+    )
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert context.close_deadline == NOW + 5000 * MS
+    assert context.websocket.state == WsState.CLOSING
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fields=shard_fields(),
+    layers=layer_states(),
+    session=session_fields(),
+    hold=st.sampled_from(Hold),
+)
+def test_shard_hold_any_state_matches_model(fields, layers, session, hold):
+    shard, context = prepare(fields, layers, session)
+    LAB.g(LEASE).expired = 1
+    before = context.state
+    LAB.call(shard_hold, Environment(tsc=lambda: NOW), shard=shard, hold=hold)
+    if before == ShardState.FATAL:
+        assert context.state == ShardState.FATAL
+    else:
+        assert (context.state, context.hold) == (ShardState.ASSIGNED, hold)
+
+
+def test_shard_hold_keeps_a_resumable_session():
+    shard, context = prepare(
+        {"state": ShardState.READY, "flags": ShardFlag.SEQ_VALID, "sequence": 12},
+        {"tcp": TcpState.ESTABLISHED},
+        {"valid": 1, "session_id_len": 32},
+    )
+    LAB.g(LEASE).expired = 1
+    LAB.call(shard_hold, Environment(tsc=lambda: NOW), shard=shard, hold=Hold.LEASE_EXPIRED)
+    assert context.sequence == 12
+    assert context.flags & ShardFlag.SEQ_VALID
+    assert context.evidence.end == End.LEASE_EXPIRED
