@@ -23,6 +23,7 @@ from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
 from emulator.machine import GPR, PAGE, STACK_BYTES, STACK_TOP, STOP, Machine
 from emulator.mismatch import Mismatch
+from emulator.native_judge import NativeJudge, Start
 from toolchain.asm.registers import Xmm
 
 if TYPE_CHECKING:
@@ -82,20 +83,29 @@ class Lockstep:
     Args:
         machine: The machine; its memory is the state before each call.
         semantics: Also let the Python semantics judge each instruction.
+        native: Also run a sample of the calls on the processor; it must leave the same state.
         limit: Instructions that one call may take.
     """
 
-    def __init__(self, machine: Machine, *, semantics: bool = False, limit: int = LIMIT) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        semantics: bool = False,
+        native: bool = False,
+        limit: int = LIMIT,
+    ) -> None:
         self.machine, self.semantics, self.limit = machine, semantics, limit
         self.statistics = STATISTICS
         self._entries = {p.address: p.thing for p in machine.image.routines() if p.thing.bits == 64}
         self._ordered = tuple(f for r in self._entries.values() for f in r.contract.ordered)
         self._judge = SemanticsJudge(machine) if semantics else None
+        self._native = NativeJudge(machine) if native else None
         self._trace: list[int] = []
         self._log: list[Recorded] = []
         self._frames: list[_Frame] = []
         self._watched: set[int] = set(self._entries)
-        self._begin = machine.snapshot.take()
+        self._before: dict[int, bytes] | None = None
 
     def call(
         self, routine: Routine, environment: Environment | None = None, /, **inputs: int
@@ -112,12 +122,16 @@ class Lockstep:
         wanted = model_of(routine.module, routine.name)
         world = World(machine)
         world.ordered = self._ordered
+        native = self._native if self._native and self._native.wants(routine) else None
+        self._before = {} if native else None
         self._run(routine, self._registers(routine, inputs), world)
         world._answers = deque(machine.environment.answers)
         wanted(world, **inputs)
         comparison = Comparison(machine, routine, self._trace)
         comparison.effects(self._log, world)
         comparison.memory(world)
+        if native is not None and self._before is not None:
+            native.judge(routine, self._start, self._before, self._trace, self._log)
         process_coverage().add_trace(machine.image, self._trace)
         return Result(self._outputs(routine), list(self._trace), world, self._log[:-1])
 
@@ -148,6 +162,7 @@ class Lockstep:
         start = machine.image.address(routine)
         machine.prepare_call(start, registers)
         machine.environment.observer = self._observe
+        self._start = Start(machine)
         handles = self._hooks(routine, world)
         if self._judge is not None:
             self._judge.start()
@@ -177,6 +192,7 @@ class Lockstep:
         floor = top - machine.image.stack[routine.name]
         special, watched, append, limit = machine.special, self._watched, trace.append, self.limit
         judge, pages, keep, kept = self._judge, machine.pages, world.keep, set[int]()
+        before = self._before
 
         def on_code(_engine: uc.Uc, address: int, _size: int, _data: object) -> None:
             append(address)
@@ -209,7 +225,9 @@ class Lockstep:
             for page in (number,) if number == last else (number, last):
                 if page not in kept and page in pages:
                     kept.add(page)
-                    keep(page)
+                    copy = keep(page)
+                    if before is not None:
+                        before.setdefault(pages[page].first, bytes(copy))
             raw = value.to_bytes(size, "little")
             log.append(Recorded(("write", address, raw), len(trace) - 1))
 

@@ -54,7 +54,7 @@ __all__ = [
 
 _RSP = 4
 _MASK64 = 2**64 - 1
-_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x02, 0x20, 0x100000
+_MAP_SHARED, _MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x01, 0x02, 0x20, 0x100000
 _READ, _WRITE, _EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 _MAP_FAILED = _MASK64
 _FLAGS_NEVER_LOADED = 0x100 | 0x4000 | 0x4_0000  # TF, NT, AC
@@ -115,12 +115,14 @@ class Region:
         access: Page permissions.
         routines: For CODE, the (address, size) ranges that will run and are searched for refused
             instructions; None = all of it.
+        aliases: Further addresses at which the same bytes appear, multiples of 4096.
     """
 
     address: int
     data: bytes
     access: Access = Access.DATA
     routines: tuple[tuple[int, int], ...] | None = None
+    aliases: tuple[int, ...] = ()
 
 
 class Entry(enum.Enum):
@@ -267,7 +269,10 @@ class NativeProgram:
         self, calls: Sequence[Call], progress: mmap.mmap
     ) -> list[tuple[tuple[int, ...], int, tuple[int, ...], dict[int, bytes], bool]]:
         for region in self.regions:
-            _map(region.address, region.data, _PROTECTION[region.access])
+            if region.aliases:
+                _map_shared(region)
+            else:
+                _map(region.address, region.data, _PROTECTION[region.access])
         code, _, _ = trampoline()
         _map(TRAMPOLINE_BASE, code, _READ | _EXECUTE)
         _map(FRAME_BASE, bytes(FRAME_SIZE), _READ | _WRITE)
@@ -347,7 +352,7 @@ def _mapped(region: Region) -> int:
 
 
 def _check_region(region: Region) -> None:
-    if region.address % PAGE or not region.data:
+    if any(address % PAGE for address in (region.address, *region.aliases)) or not region.data:
         raise NativeSetupError(
             f"region at {region.address:#x} ({len(region.data)} bytes): the address must be a "
             f"multiple of {PAGE:#x} and the data not empty"
@@ -393,10 +398,27 @@ def _protect(address: int, size: int, protection: int) -> None:
 def _map(address: int, data: bytes, protection: int) -> None:
     """Map pages at an address that must be free, fill them, then set their protection."""
     size = (len(data) + PAGE - 1) & -PAGE
-    flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_FIXED_NOREPLACE
-    got = _libc().mmap(address, size, _READ | _WRITE, flags, -1, 0)
+    _place(address, size, _MAP_PRIVATE | _MAP_ANONYMOUS, -1)
+    ctypes.memmove(address, data, len(data))
+    _protect(address, size, protection)
+
+
+def _map_shared(region: Region) -> None:
+    """Map the same pages at the region's address and at each alias."""
+    size = _mapped(region)
+    file = os.memfd_create("shardfw-alias")
+    os.ftruncate(file, size)
+    os.pwrite(file, region.data, 0)
+    for address in (region.address, *region.aliases):
+        _place(address, size, _MAP_SHARED, file)
+        _protect(address, size, _PROTECTION[region.access])
+    os.close(file)
+
+
+def _place(address: int, size: int, flags: int, file: int) -> None:
+    """Reserve a range that must be free, readable and writable."""
+    flags |= _MAP_FIXED_NOREPLACE
+    got = _libc().mmap(address, size, _READ | _WRITE, flags, file, 0)
     if got != address:
         reason = os.strerror(ctypes.get_errno()) if got == _MAP_FAILED else f"got {got:#x}"
         raise NativeSetupError(f"cannot map {size:#x} bytes at {address:#x}: {reason}")
-    ctypes.memmove(address, data, len(data))
-    _protect(address, size, protection)

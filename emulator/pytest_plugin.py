@@ -59,8 +59,10 @@ def pytest_sessionfinish() -> None:
     """Save what this process saw."""
     from emulator.coverage import process_coverage  # noqa: PLC0415 - after the tests' own imports
     from emulator.lockstep import STATISTICS  # noqa: PLC0415
+    from emulator.native_judge import FIGURES  # noqa: PLC0415
 
     folder = Path(os.environ["SHARDFW_CHECK_DIR"])
     process_coverage().save(folder / f"{os.getpid()}.coverage.json")
-    figures = json.dumps(asdict(STATISTICS))
-    (folder / f"{os.getpid()}.statistics.json").write_text(figures, encoding="utf-8")
+    for name, figures in (("statistics", STATISTICS), ("native", FIGURES)):
+        path = folder / f"{os.getpid()}.{name}.json"
+        path.write_text(json.dumps(asdict(figures)), encoding="utf-8")

@@ -75,7 +75,8 @@ class Lab:
         regions += extra
         self.machine = Machine(self.image, tuple(regions))
         self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address(CORE))
-        self.lockstep = Lockstep(self.machine, semantics=semantics)
+        native = os.environ.get("SHARDFW_NATIVE", "1") != "0"
+        self.lockstep = Lockstep(self.machine, semantics=semantics, native=native)
 
     def reset(self) -> None:
         """Put the memory back as it was at the start."""

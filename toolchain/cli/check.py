@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from emulator.lockstep import Statistics
+    from emulator.native_judge import Figures
     from toolchain.asm.routine import Routine
     from toolchain.cli.check_report import Report, Row
     from toolchain.link import Image
@@ -209,7 +210,8 @@ def _report(images: Sequence[Image], chosen: Sequence[Routine], folder: Path) ->
     rows = rows_of(images, coverage)
     if chosen:
         rows = [row for row in rows if row.routine in chosen]
-    return Report(rows, _statistics(folder), _speeds(), {}, restricted=bool(chosen))
+    figures = _statistics(folder), _native(folder)
+    return Report(rows, *figures, _speeds(), {}, restricted=bool(chosen))
 
 
 def _statistics(folder: Path) -> Statistics:
@@ -219,6 +221,19 @@ def _statistics(folder: Path) -> Statistics:
     for path in folder.glob("*.statistics.json"):
         for name, value in json.loads(path.read_text(encoding="utf-8")).items():
             setattr(total, name, getattr(total, name) + value)
+    return total
+
+
+def _native(folder: Path) -> Figures:
+    from emulator.native_judge import Figures  # noqa: PLC0415
+
+    total = Figures()
+    for path in sorted(folder.glob("*.native.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for name, count in found["judged"].items():
+            total.judged[name] = total.judged.get(name, 0) + count
+        total.left |= found["left"]
+    total.left = {n: why for n, why in sorted(total.left.items()) if n not in total.judged}
     return total
 
 
@@ -261,6 +276,13 @@ def _print(report: Report, coverage: bool) -> None:
         "Python semantics.\n"
         f"Lockstep speed: {speeds['instructions_per_second']:,} instructions/s, "
         f"{speeds['instructions_per_second_with_semantics']:,} with semantics.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(
+        f"{len(report.native.judged)} routines also ran on the processor and left the same state; "
+        f"{len(report.native.left)} ask for what a test must answer"
+        + ("." if not coverage else ": " + ", ".join(report.native.left)),
         highlight=False,
         soft_wrap=True,
     )

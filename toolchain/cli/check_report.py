@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from emulator.coverage import Coverage
     from emulator.lockstep import Statistics
+    from emulator.native_judge import Figures
     from toolchain.asm.routine import Routine
     from toolchain.link import Image
 
@@ -93,6 +94,7 @@ class Report:
 
     rows: list[Row]
     statistics: Statistics
+    native: Figures
     speeds: dict[str, float]
     tests: dict[str, int]
     restricted: bool
@@ -182,6 +184,7 @@ class Report:
                 "left_to_other_judges": figures.skipped,
                 **self.speeds,
             },
+            "native": {"judged": self.native.judged, "left": self.native.left},
         }
 
 

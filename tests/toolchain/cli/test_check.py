@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from emulator import uncovered
 from emulator.coverage import Coverage, branch_table
 from emulator.lockstep import Statistics
+from emulator.native_judge import Figures
 from firmware.shard.backoff import schedule_backoff
 from toolchain.cli import check, check_report
 from toolchain.cli.check_report import Count, Counts, Report, Row, rows_of
@@ -29,7 +30,7 @@ def full_coverage():
 
 def report_of(coverage, **changes):
     rows = rows_of([IMAGE], coverage)
-    return Report(rows, Statistics(), SPEEDS, {}, restricted=False, **changes)
+    return Report(rows, Statistics(), Figures(), SPEEDS, {}, restricted=False, **changes)
 
 
 def run(*arguments):
@@ -57,6 +58,8 @@ def test_one_routine_is_proved_by_the_tests_of_its_module(small_image):
     assert found["tests"]["passed"] > 0
     assert found["lockstep"]["calls"] > 0
     assert found["lockstep"]["judged_by_semantics"] > 0
+    assert found["native"]["judged"]["schedule_backoff"] > 0
+    assert found["native"]["left"] == {}
     assert found["lockstep"]["instructions_per_second"] > 0
     assert found["lockstep"]["instructions_per_second_with_semantics"] > 0
 
@@ -167,9 +170,9 @@ def test_a_reason_that_is_not_needed_is_a_problem(monkeypatch):
 def test_low_coverage_of_the_image_is_a_problem_unless_restricted():
     row = Row(schedule_backoff, Counts(Count(100, 94), Count(10, 10)), True, "", [])
     row.routine = type("R", (), {"module": "firmware.net.x", "name": "x"})()
-    report = Report([row], Statistics(), SPEEDS, {}, restricted=False)
+    report = Report([row], Statistics(), Figures(), SPEEDS, {}, restricted=False)
     report.judge(coverage=True)
     assert report.problems == ["94.0 % of the image's instructions are covered; 95 % are promised"]
-    report = Report([row], Statistics(), SPEEDS, {}, restricted=True)
+    report = Report([row], Statistics(), Figures(), SPEEDS, {}, restricted=True)
     report.judge(coverage=True)
     assert report.problems == []
