@@ -35,12 +35,14 @@ class Struct:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        for name in _TAKEN:
+            if isinstance(vars(cls).get(name), Field):
+                where = f"{cls.__name__}.{name}"
+                raise AsmError(f"{where} has a name that Struct itself uses", "rename the field")
         end, last = 0, "the start"
         align = 1
         for field in cls.fields():
             where = f"{cls.__name__}.{field.name}"
-            if field.name in _TAKEN:
-                raise AsmError(f"{where} has a name that Struct itself uses", "rename the field")
             if field.offset < end:
                 raise AsmError(
                     f"{where} at {field.offset:#x} overlaps {last}, which ends at {end:#x}",

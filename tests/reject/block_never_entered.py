@@ -1,0 +1,17 @@
+"""`a.block()` without `with` emits a branch to nowhere, or nothing."""
+
+from toolchain.asm import Asm, routine
+
+
+@routine(source="none")
+def broken(a: Asm) -> None:
+    """Break one rule."""
+    a.block()  # refused
+    a.ret()
+
+
+def refused() -> None:
+    broken.lines()
+
+
+MESSAGE = "{here}: broken: block block is never entered; write it as `with a....:`"
