@@ -122,9 +122,9 @@ class QemuProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
-            command = [*self.prefix, *_die_with_parent(), *self.build(descriptor)]
             self.started_at = time.monotonic()
             try:
+                command = [*self.prefix, *_die_with_parent(), *self.build(descriptor)]
                 self._process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.PIPE,
@@ -132,7 +132,7 @@ class QemuProcess:
                     stderr=asyncio.subprocess.PIPE,
                     pass_fds=(descriptor,),
                 )
-            except OSError:
+            except BaseException:
                 ours.close()
                 raise
         self._qmp.register_listener(self._events)

@@ -120,6 +120,7 @@ class ControlServer:
         self.path = socket_path(name)
         self._handlers = handlers
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
         """Start to listen.
@@ -135,7 +136,7 @@ class ControlServer:
                     )
             # Left behind by a runner that was killed.
             self.path.unlink()
-        self._server = await asyncio.start_unix_server(self._serve, path=self.path)
+        self._server = await asyncio.start_unix_server(self._accept, path=self.path)
         return self
 
     async def __aexit__(
@@ -144,18 +145,38 @@ class ControlServer:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, and take the socket away."""
+        """Stop: hang up on whoever still asks, and take the socket away."""
         if self._server is not None:
             self._server.close()
+            self._server = None
+        still = dict(self._open)
+        for task in still:
+            task.cancel()
+        await asyncio.gather(*still, return_exceptions=True)
+        # One that was cancelled before it began has not hung up by itself.
+        await asyncio.gather(*map(_hang_up, still.values()))
         self.path.unlink(missing_ok=True)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:
+            # Accepted while the end had begun.
+            writer.close()
+            return
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.LimitOverrunError):
+        try:
             line = await reader.readline()
             if line:
                 writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
                 await writer.drain()
-        writer.close()
+        except (ConnectionError, ValueError):
+            # Whoever asked is gone, or sent a line without end: there is nobody to tell.
+            return
+        finally:
+            await _hang_up(writer)
 
     async def _answer(self, line: bytes) -> dict[str, object]:
         try:
@@ -167,3 +188,9 @@ class ControlServer:
             return await handler(request)
         except RuntimeError as error:
             return {"error": str(error)}
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()

@@ -86,6 +86,34 @@ def test_two_of_one_name_are_refused_and_the_socket_goes_away():
     assert not socket_path("twin").exists()
 
 
+def test_a_silent_client_does_not_hold_the_end():
+    async def main():
+        async with ControlServer("node", HANDLERS) as server:
+            reader, writer = await asyncio.open_unix_connection(server.path)
+            await asyncio.sleep(0)
+        left = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await writer.wait_closed()
+        return left
+
+    assert asyncio.run(main()) == b""
+
+
+def test_a_line_without_end_is_hung_up():
+    async def main():
+        async with ControlServer("node", HANDLERS) as server:
+            reader, writer = await asyncio.open_unix_connection(server.path)
+            writer.write(b"x" * 200_000)
+            try:
+                left = await asyncio.wait_for(reader.read(), 10)
+            except ConnectionResetError:
+                left = b""
+            writer.close()
+            return left
+
+    assert asyncio.run(main()) == b""
+
+
 def test_a_socket_left_behind_is_replaced():
     socket_path("node").touch()
 
