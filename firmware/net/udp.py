@@ -1,0 +1,121 @@
+"""UDP out: as IPv4, with ports and a checksum."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.layouts.net import (
+    NET,
+    OUT,
+    PAYLOAD_OFFSET,
+    PROTOCOL_UDP,
+    UDP_HEADER,
+    NetState,
+    UdpHeader,
+)
+from firmware.layouts.node import NETWORK, Network
+from firmware.net.checksum import checksum
+from firmware.net.ip import ip_begin, ip_finish
+from toolchain.asm import (
+    AE,
+    AL,
+    AX,
+    CF,
+    CX,
+    EAX,
+    ECX,
+    EDX,
+    R8D,
+    R9D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    Asm,
+    E,
+    In,
+    Out,
+    Reg32,
+    Z,
+    mem8,
+    routine,
+)
+
+PSEUDO_PROTOCOL = PROTOCOL_UDP << 8
+"""The pseudo-header's zero byte and protocol, as a word of the wire."""
+
+
+@routine(
+    inputs=[In(EDX, int, "destination")],
+    outputs=[Out(RDI, "where the payload goes"), Out(CF, "1 = not now")],
+    clobbers=CALLER_SAVED,
+    calls=[ip_begin],
+    source="firmware/docs/layers.md",
+)
+def udp_begin(a: Asm, destination: Reg32) -> None:
+    """Reserve a frame; the payload lies after the UDP header."""
+    a.call(ip_begin)
+    with a.if_(AE):
+        a.add(RDI, UDP_HEADER)
+        a.clc()
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(EDX, int, "destination, as in udp_begin"),
+        In(ECX, int, "payload bytes"),
+        In(R8D, int, "source port"),
+        In(R9D, int, "destination port"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[NetState.tx_frame, Network.ip, Network.configured],
+    writes=[UdpHeader],
+    calls=[checksum, ip_finish],
+    saves=[RBX, R12, R13],
+    source="RFC 768",
+)
+def udp_finish(
+    a: Asm, destination: Reg32, length: Reg32, source_port: Reg32, destination_port: Reg32
+) -> None:
+    """Complete UDP and IPv4 headers and queue the frame."""
+    header, total, to = UdpHeader.at(RBX), R12D, R13D
+    a.mov(to, destination)
+    a.lea(total, mem8(RCX, UDP_HEADER, ref=OUT))
+    a.mov(RBX, NET.it.tx_frame)
+    a.add(RBX, PAYLOAD_OFFSET)
+    a.mov(EAX, source_port)
+    a.rol(AX, 8)
+    a.mov(header.source, AX)
+    a.mov(EAX, destination_port)
+    a.rol(AX, 8)
+    a.mov(header.destination, AX)
+    a.mov(ECX, total)
+    a.rol(CX, 8)
+    a.mov(header.length, CX)
+    a.mov(header.checksum, 0)
+
+    # Pseudo-header: addresses, protocol, length, all as loaded from the wire.
+    a.movzx(EAX, CX)
+    a.add(EAX, PSEUDO_PROTOCOL)
+    a.mov(EDX, to)
+    a.add(RAX, RDX)
+    a.cmp(NETWORK.it.configured, 1)
+    with a.if_(E):
+        a.mov(EDX, NETWORK.it.ip)
+        a.add(RAX, RDX)
+    a.mov(RSI, RBX)
+    a.mov(ECX, total)
+    a.call(checksum)
+    a.test(AX, AX)
+    with a.if_(Z):
+        a.dec(EAX)  # 0 would say that there is no checksum
+    a.mov(header.checksum, AX)
+    a.mov(EDX, to)
+    a.mov(ECX, total)
+    a.mov(AL, PROTOCOL_UDP)
+    a.call(ip_finish)
+    a.ret()
