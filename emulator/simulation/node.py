@@ -23,6 +23,7 @@ from emulator.live import LiveWorld
 from emulator.machine import PATTERN, STACK_TOP, Machine, MachineError, Region
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.node_facts import TABLES_PHYSICAL, NodeFacts
+from emulator.simulation.packet import ip_text
 from emulator.simulation.trace import BlockTrace
 from firmware import limits
 from firmware.layouts.boot import BOOT
@@ -138,6 +139,8 @@ class ImageNode:
         self.serial = SerialPort()
         self.card = VirtioNet(self.machine, self.facts.mac, modern)
         self.bus = Bus([self.serial, PciBus([self.card]), self.card], self._physical)
+        named = {region.name: region.buffer for region in self.machine.regions}
+        self._states = [memoryview(named[f"state{n}"]) for n in range(self.facts.shards)]
         self.turns = 0
         self.turn_instructions = 0
         self.turn_frames: list[bytes] = []
@@ -191,11 +194,10 @@ class ImageNode:
         """Return a live view of a node-wide struct."""
         return self.live.g(global_)
 
-    def head(self, slot: int, size: int) -> bytes:
-        """Return the first bytes of a slot's ShardContext."""
-        region, offset, _ = self.machine.page(shard_address(slot))
-        offset += shard_address(slot) % PAGE
-        return region.buffer[offset : offset + size]
+    def part(self, slot: int, offset: int, size: int) -> bytes:
+        """Return bytes of a slot's ShardContext, from `offset` on."""
+        start = shard_address(slot) % PAGE + offset
+        return bytes(self._states[slot][start : start + size])
 
     def workspace_bytes(self, slot: int) -> bytes:
         """Return every byte of a slot's workspace."""
@@ -206,6 +208,10 @@ class ImageNode:
     def log(self) -> list[dict[str, str]]:
         """The lines that left by the serial port, each as a dict of its keys."""
         return [parse_line(line) for line in self.serial.lines]
+
+    def address(self) -> str:
+        """Return the node's own address, dotted; 0.0.0.0 before it has one."""
+        return ip_text(int(self.g(NETWORK).ip).to_bytes(4, "little"))
 
     def console(self, line: str) -> None:
         """Type a line on the serial port; the node sees it in its next turn."""
@@ -220,8 +226,9 @@ class ImageNode:
     # -- inside -----------------------------------------------------------------------------------
     def _boot(self) -> None:
         machine, image = self.machine, self.image
-        tables = next(r for r in machine.regions if r.name == "tables")
-        tables.buffer[:] = bytes(tables.size)
+        for region in machine.regions:
+            if region.name in ("tables", "dma"):
+                region.buffer[:] = bytes(region.size)
         boot_tsc = self._now_ns + TSC_AT_ZERO
         machine.write(image.address(BOOT), self.facts.boot(boot_tsc))
         machine.write(image.address(CONFIG), self.facts.config())

@@ -8,7 +8,7 @@ from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
-from firmware.limits import PAGE, WINDOW_MMIO
+from firmware.limits import DMA_BYTES, PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
 
 TABLES_PHYSICAL = 0x0080_0000
@@ -107,17 +107,19 @@ class NodeFacts:
         )
 
     def memory(self) -> bytes:
-        """Return the page allocator as `memory_init` leaves it."""
+        """Return the page allocator after the DMA window was mapped."""
         pages = RAM_BYTES // PAGE
+        dma = DMA_BYTES // PAGE
         return pack(
             Memory,
             {
                 "run_count": 1,
                 "tables_used": TABLES_USED_AT_BOOT,
                 "tables_physical": TABLES_PHYSICAL,
-                "free_pages": pages,
+                "free_pages": pages - dma,
                 "total_pages": pages,
                 "mmio_next": WINDOW_MMIO,
-                "runs": [{"next": RAM_START, "end": RAM_START + RAM_BYTES}],
+                "dma_physical": RAM_START,
+                "runs": [{"next": RAM_START + DMA_BYTES, "end": RAM_START + RAM_BYTES}],
             },
         )

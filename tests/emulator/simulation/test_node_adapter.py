@@ -144,7 +144,7 @@ def test_workspaces_are_apart_and_a_store_between_them_faults():
     assert shard.ring_base == shard_address(0) // PAGE * PAGE + 0x7000
     before = node.workspace_bytes(1)
     assert len(before) == 40 * 1024
-    assert node.head(0, 8) == bytes(8)
+    assert node.part(0, 0, 8) == bytes(8)
     node.deliver(FRAME[:14] + bytes([POKE]) + FRAME[15:])
     with pytest.raises(MachineError, match=r"node_step.*write to unmapped 0x70020ff8"):
         node.step(0)

@@ -1,0 +1,262 @@
+"""What must hold after every turn of a node, whatever its peers do.
+
+Each rule gets a shard (or the node) before and after a turn and says what is wrong, or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emulator.simulation.node import CYCLES_PER_MS, NEVER
+from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP
+from emulator.simulation.shard_row import (
+    HEAD_BYTES,
+    SESSION_AT,
+    SESSION_BYTES,
+    ShardRow,
+    read_row,
+)
+from firmware.layouts.node import CORE, LEASE
+from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
+from firmware.layouts.tcp import TcpState
+from firmware.limits import RECONNECT_BACKOFF_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emulator.simulation.node import ImageNode
+    from emulator.simulation.world import Attachment
+
+    ShardRule = Callable[[ShardRow, ShardRow, "Turn"], str]
+
+S = ShardState
+_ETHERNET = 14
+TRANSITIONS: dict[int, frozenset[int]] = {
+    S.ASSIGNED: frozenset((S.STARTING, S.FATAL)),
+    S.STARTING: frozenset((S.READY, S.BACKOFF, S.FATAL, S.ASSIGNED)),
+    S.READY: frozenset((S.BACKOFF, S.FATAL, S.ASSIGNED)),
+    S.BACKOFF: frozenset((S.STARTING, S.ASSIGNED)),
+    S.FATAL: frozenset(),
+}
+"""What one turn may do to a state (firmware/docs/lifecycle.md)."""
+_FIXED = ("slot", "shard_id", "shard_total", "tx_base", "ring_base", "session_ptr")
+_GROWING = ("attempts", "hb_misses", "resumes", "identifies", "dispatches", "reconnects")
+_FREE_PHASES = (Phase.PERMIT,)
+"""Phases that wait without spending the budget of the attempt."""
+
+
+class InvariantError(AssertionError):
+    """A rule does not hold; the text names shard, rule and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Node-wide facts of one turn; times in TSC.
+
+    Attributes:
+        now: when it began.
+        deadline: when the node asked for the next; NEVER = only on a frame.
+        expired: whether the lease is expired at its end.
+        generation: of the lease.
+        tcp_frames: TCP frames that it sent.
+    """
+
+    now: int
+    deadline: int
+    expired: int
+    generation: int
+    tcp_frames: int
+
+
+def _transition(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    if new.state == old.state or new.state in TRANSITIONS[S(old.state)]:
+        return ""
+    return f"{S(old.state).name} became {S(new.state).name}"
+
+
+def _identity(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    return _changed(old, new, _FIXED, lambda a, b: a == b)
+
+
+def _counters(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    return _changed(old, new, _GROWING, lambda a, b: a <= b)
+
+
+def _changed(
+    old: ShardRow, new: ShardRow, names: tuple[str, ...], good: Callable[[int, int], bool]
+) -> str:
+    for name in names:
+        before, after = getattr(old, name), getattr(new, name)
+        if not good(before, after):
+            return f"{name} went from {before:#x} to {after:#x}"
+    return ""
+
+
+def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
+    """A backoff counts once, is dated, and waits the fixed time (seed A; decision 16)."""
+    entered = new.state == S.BACKOFF and old.state != S.BACKOFF
+    if new.reconnects - old.reconnects != int(entered):
+        return f"reconnects grew by {new.reconnects - old.reconnects} on entering={entered}"
+    if not entered:
+        return ""
+    if new.evidence_failed_at != turn.now:
+        return f"the evidence is dated {new.evidence_failed_at}, the turn {turn.now}"
+    wanted = RECONNECT_BACKOFF_MS * CYCLES_PER_MS
+    waited = new.reconnect_deadline - turn.now
+    return "" if waited == wanted else f"the backoff lasts {waited} cycles, not {wanted}"
+
+
+def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
+    """Every wait has a deadline, and the node wants to run by then (I8)."""
+    limits: list[tuple[str, int]] = []
+    if new.state == S.STARTING:
+        if new.phase not in _FREE_PHASES:
+            limits.append(("attempt_deadline", new.attempt_deadline))
+        if new.phase_deadline:
+            limits.append(("phase_deadline", new.phase_deadline))
+    elif new.state == S.BACKOFF:
+        limits.append(("reconnect_deadline", new.reconnect_deadline))
+    if new.close_deadline and new.state in (S.BACKOFF, S.FATAL):
+        limits.append(("close_deadline", new.close_deadline))
+    for name, value in limits:
+        if value == 0:
+            return f"{S(new.state).name} in phase {new.phase} waits without {name}"
+        if turn.deadline > value:
+            return f"{name} is {value}, but the node wants to run at {turn.deadline}"
+    return ""
+
+
+def _state_fields(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """Each state has its own fields set and the others clear."""
+    match new.state:
+        case S.ASSIGNED:
+            good = new.hold != Hold.NONE and new.phase == Phase.NONE
+        case S.STARTING:
+            good = new.phase != Phase.NONE
+        case S.READY:
+            good = new.connected_at != 0 and new.attempt_deadline == 0 and new.phase == Phase.NONE
+        case S.BACKOFF:
+            good = new.connected_at == 0 and new.disconnected_at != 0 and new.phase == Phase.NONE
+        case _:
+            good = new.connected_at == 0
+    return "" if good else f"the fields do not suit {S(new.state).name}: {new}"
+
+
+def _resume(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """A Resume needs a valid session and a valid sequence (I3)."""
+    asked = new.phase == Phase.REPLAY and old.phase != Phase.REPLAY
+    return "a Resume without a valid session" if asked and not new.resumable else ""
+
+
+def _sequence(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """The sequence never goes back within a session (I4)."""
+    both = old.flags & new.flags & ShardFlag.SEQ_VALID and old.session_id == new.session_id
+    if both and new.sequence < old.sequence and new.identifies == old.identifies:
+        return f"the sequence went back from {old.sequence} to {new.sequence}"
+    return ""
+
+
+def _lease(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
+    """An expired lease holds every shard (decision 18)."""
+    if not turn.expired or new.state == S.FATAL:
+        return ""
+    if new.state != S.ASSIGNED or new.hold != Hold.LEASE_EXPIRED:
+        return f"the lease is expired and the shard is {S(new.state).name}, hold {new.hold}"
+    return "" if new.tcp_state == TcpState.CLOSED else f"its TCP is in state {new.tcp_state}"
+
+
+SHARD_RULES: dict[str, ShardRule] = {
+    "legal transition": _transition,
+    "identity": _identity,
+    "counters grow": _counters,
+    "backoff": _backoff,
+    "every wait has a deadline": _waits,
+    "fields of the state": _state_fields,
+    "resume needs a session": _resume,
+    "sequence within a session": _sequence,
+    "expired lease": _lease,
+}
+
+
+class Invariants:
+    """Looks at a node after each of its turns.
+
+    Args:
+        node: the node; attach `check` to `Attachment.after_turn`.
+    """
+
+    def __init__(self, node: ImageNode) -> None:
+        self.node = node
+        self.turns = 0
+        self.entered: dict[tuple[int, int], int] = {}
+        """Times that a slot entered a state."""
+        self._core = node.g(CORE)
+        self._lease = node.g(LEASE)
+        self._raw = [self._read(slot) for slot in range(node.facts.shards)]
+        self.rows = [read_row(*raw) for raw in self._raw]
+        self._last = self._turn()
+
+    def check(self, _attachment: Attachment | None = None) -> None:
+        """Compare with the last turn.
+
+        Raises:
+            InvariantError: A rule does not hold.
+        """
+        self.turns += 1
+        turn = self._turn()
+        self._check_node(turn)
+        for slot in range(self.node.facts.shards):
+            raw = self._read(slot)
+            if raw == self._raw[slot] and turn.expired == self._last.expired:
+                # Nothing about the shard changed; its deadlines still bind the node.
+                self._apply(slot, "every wait has a deadline", _waits, self.rows[slot], turn)
+                continue
+            old = self.rows[slot]
+            self._raw[slot], new = raw, read_row(*raw)
+            self.rows[slot] = new
+            for name, rule in SHARD_RULES.items():
+                self._apply(slot, name, rule, old, turn)
+            if new.state != old.state:
+                key = slot, new.state
+                self.entered[key] = self.entered.get(key, 0) + 1
+        self._last = turn
+
+    def states(self) -> list[ShardState]:
+        """Return the state of every slot after the last turn."""
+        return [S(row.state) for row in self.rows]
+
+    def _apply(self, slot: int, name: str, rule: ShardRule, old: ShardRow, turn: Turn) -> None:
+        wrong = rule(old, self.rows[slot], turn)
+        if wrong:
+            raise InvariantError(f"slot {slot}, rule {name!r}: {wrong}")
+
+    def _check_node(self, turn: Turn) -> None:
+        last = self._last
+        if self._core.current_shard:
+            raise InvariantError("node code runs, but a shard is marked as running")
+        if turn.generation < last.generation:
+            raise InvariantError("the lease generation went back")
+        if last.expired and not turn.expired and turn.generation == last.generation:
+            raise InvariantError("an expired lease came back without a grant")
+        if turn.expired and turn.tcp_frames:
+            raise InvariantError(
+                f"{turn.tcp_frames} TCP frames left in a turn that ended with an expired lease"
+            )
+        for frame in self.node.turn_frames:
+            if frame[6:12] != self.node.facts.mac:
+                raise InvariantError(f"a frame with a foreign source address: {frame[:14].hex()}")
+
+    def _turn(self) -> Turn:
+        frames = sum(
+            int.from_bytes(frame[12:14], "big") == ETHERTYPE_IPV4
+            and frame[_ETHERNET + 9] == PROTOCOL_TCP
+            for frame in self.node.turn_frames
+        )
+        deadline = self._core.next_deadline if self.node.turns else NEVER
+        lease = self._lease
+        return Turn(self._core.now, deadline, lease.expired, lease.generation, frames)
+
+    def _read(self, slot: int) -> tuple[bytes, bytes]:
+        node = self.node
+        return node.part(slot, 0, HEAD_BYTES), node.part(slot, SESSION_AT, SESSION_BYTES)

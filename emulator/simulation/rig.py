@@ -1,0 +1,129 @@
+"""One node of the release image, an internet, a gateway and a monitor: what most scenarios need.
+
+    rig = Rig(seed=1)
+    rig.until_ready()
+    rig.gateway.peer_of(7).abort()
+    rig.run(30)
+
+Every turn is checked against the invariants.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.host import Host
+from emulator.simulation.internet import SUBNET, Internet
+from emulator.simulation.invariants import Invariants
+from emulator.simulation.monitor import Monitor
+from emulator.simulation.node import ImageNode
+from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.packet import ip
+from emulator.simulation.world import World
+from firmware.layouts.shard import ShardState
+from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
+from pxe.gateway import GatewayOptions
+from toolchain.layout.pack import pack, unpack
+
+if TYPE_CHECKING:
+    from emulator.simulation.faults import FaultPlan
+    from emulator.simulation.host import Datagram
+
+GATEWAY_ADDRESS = "203.0.113.5"
+OPERATOR = SUBNET + "20"
+OPERATOR_PORT = 7701
+
+
+class Rig:
+    """A world around one node.
+
+    Args:
+        seed: decides everything.
+        facts: of the node; None takes sixteen shards.
+        faults: plan of the segment.
+        trace: count instructions and record coverage.
+        modern: drive the card through windows.
+        options: settings of the gateway.
+    """
+
+    def __init__(
+        self,
+        seed: int = 1,
+        facts: NodeFacts | None = None,
+        *,
+        faults: FaultPlan | str = "",
+        trace: bool = False,
+        modern: bool = False,
+        **options: Any,  # noqa: ANN401 - those of GatewayOptions
+    ) -> None:
+        self.facts = facts = facts or NodeFacts()
+        self.world = World(seed)
+        self.internet = Internet(self.world)
+        self.segment = self.internet.segment
+        settings: dict[str, Any] = {
+            "shards": facts.total or facts.start + facts.shards,
+            "max_concurrency": facts.max_concurrency,
+            "token": facts.token,
+        }
+        self.gateway = self.internet.gateway(
+            address=GATEWAY_ADDRESS, options=GatewayOptions(**(settings | options))
+        )
+        self.monitor = Monitor(self.segment, "node")
+        self.operator = Host(self.segment, "operator", OPERATOR)
+        self._replies: list[bytes] = []
+        self.operator.bind_udp(OPERATOR_PORT, self._take_reply)
+        if faults:
+            self.segment.set_faults(faults)
+        self.node = ImageNode(facts, seed=seed, trace=trace, modern=modern)
+        self.attachment = self.world.attach(self.node, self.segment.port("node"))
+        self.node.plug(self.attachment)
+        self.invariants = Invariants(self.node)
+        self.attachment.after_turn.append(self.invariants.check)
+
+    @property
+    def states(self) -> list[ShardState]:
+        """The state of every slot after the last turn."""
+        return self.invariants.states()
+
+    @property
+    def stats(self) -> Any:  # noqa: ANN401 - GatewayStats, whose package has no stubs here
+        """What the gateway counted."""
+        return self.gateway.core.stats()
+
+    def all_in(self, state: ShardState) -> bool:
+        """Say whether every shard is in a state."""
+        return all(row.state == state for row in self.invariants.rows)
+
+    def until_ready(self, within_s: float = 60) -> None:
+        """Run until every shard is READY."""
+        self.world.run_until(self.all_ready, within_ns=round(within_s * NS_PER_S))
+
+    def all_ready(self) -> bool:
+        """Say whether every shard is READY."""
+        return self.all_in(ShardState.READY)
+
+    def run(self, seconds: float) -> None:
+        """Run for some virtual seconds."""
+        self.world.run_for(round(seconds * NS_PER_S))
+
+    def now_s(self) -> float:
+        """Return the virtual time in seconds."""
+        return self.world.now_ns / NS_PER_S
+
+    def status(self, slot: int) -> dict[str, Any]:
+        """Ask the node for its diagnostics over the wire and return the fields of the answer."""
+        nonce = random.Random(self.world.steps).getrandbits(64)
+        request = pack(StatusReply, {"magic": STATUS_REQUEST_MAGIC, "slot": slot, "nonce": nonce})
+        self._replies.clear()
+        address = self.node.address()
+        self.operator.send_udp(ip(address), self.facts.diagnostics_port, OPERATOR_PORT, request)
+        self.world.run_until(lambda: bool(self._replies), within_ns=NS_PER_S)
+        reply = unpack(StatusReply, self._replies[-1])
+        if reply["nonce"] != nonce:
+            raise AssertionError("the node answered another question")
+        return reply
+
+    def _take_reply(self, datagram: Datagram) -> None:
+        self._replies.append(datagram.payload)

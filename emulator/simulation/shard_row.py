@@ -1,0 +1,114 @@
+"""The fields of a shard that invariants look at, read from memory in one go after every turn."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from typing import Any
+
+from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
+from firmware.layouts.tcp import TcpContext
+
+_HEAD = (
+    "state", "flags", "sequence", "phase", "hold", "slot", "reconnects", "reconnect_deadline",
+    "session_ptr", "shard_id", "shard_total", "tx_base", "ring_base", "attempt_deadline",
+    "phase_deadline", "close_deadline", "connected_at", "disconnected_at", "attempts",
+    "hb_misses", "resumes", "identifies", "last_error", "failure", "dispatches",
+)  # fmt: skip
+_EVIDENCE = ("error", "tcp_state", "tls_state", "end", "close_code", "delay_ms", "failed_at")
+_TCP = ("state", "remote_ip", "local_port")
+_SESSION = ("valid", "session_id_len", "unanswered_resumes")
+_SIZES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+HEAD_BYTES = ShardContext.tcp.offset + TcpContext.SIZE
+SESSION_AT = ShardContext.session.offset
+SESSION_BYTES = Session.session_id.offset + 64
+"""Enough of a session to tell two of them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    """One shard at the end of a turn; names and units are those of the firmware's layouts."""
+
+    state: int
+    flags: int
+    sequence: int
+    phase: int
+    hold: int
+    slot: int
+    reconnects: int
+    reconnect_deadline: int
+    session_ptr: int
+    shard_id: int
+    shard_total: int
+    tx_base: int
+    ring_base: int
+    attempt_deadline: int
+    phase_deadline: int
+    close_deadline: int
+    connected_at: int
+    disconnected_at: int
+    attempts: int
+    hb_misses: int
+    resumes: int
+    identifies: int
+    last_error: int
+    failure: int
+    dispatches: int
+    evidence_error: int
+    evidence_tcp_state: int
+    evidence_tls_state: int
+    evidence_end: int
+    evidence_close_code: int
+    evidence_delay_ms: int
+    evidence_failed_at: int
+    tcp_state: int
+    tcp_remote_ip: int
+    tcp_local_port: int
+    session_valid: int
+    session_id_len: int
+    session_unanswered_resumes: int
+    session_id: bytes
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a Resume is allowed: an object, a valid session, a valid sequence."""
+        return bool(
+            self.session_ptr
+            and self.session_valid == SSES_VALID
+            and self.flags & ShardFlag.SEQ_VALID
+        )
+
+
+def _readers() -> tuple[struct.Struct, struct.Struct]:
+    """Build what unpacks the head with TCP, and the session."""
+    parts = [(getattr(ShardContext, name), 0) for name in _HEAD]
+    parts += [
+        (getattr(ShardContext.evidence.item, n), ShardContext.evidence.offset) for n in _EVIDENCE
+    ]
+    parts += [(getattr(TcpContext, n), ShardContext.tcp.offset) for n in _TCP]
+    session = [(getattr(Session, name), 0) for name in _SESSION]
+    return _format(parts), _format(session)
+
+
+def _format(parts: list[tuple[object, int]]) -> struct.Struct:
+    text, end = "<", 0
+    for field, base in parts:
+        at, size = base + field.offset, field.size  # type: ignore[attr-defined]  # layout fields
+        if at < end:
+            raise ValueError(
+                f"{field!r} is listed after a field that lies behind it; sort the list"
+            )
+        text += f"{at - end}x{_SIZES[size]}"
+        end = at + size
+    return struct.Struct(text)
+
+
+_READ_HEAD, _READ_SESSION = _readers()
+_NUMBERS = [each.name for each in fields(ShardRow)][:-1]
+
+
+def read_row(head: bytes, session: bytes) -> ShardRow:
+    """Read a row from the first HEAD_BYTES of a ShardContext and the SESSION_BYTES of its session."""
+    numbers = (*_READ_HEAD.unpack_from(head), *_READ_SESSION.unpack_from(session))
+    named: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
+    return ShardRow(**named, session_id=session[Session.session_id.offset :])

@@ -1,0 +1,127 @@
+"""Each rule about a turn finds what it is there for, and leaves right turns alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from emulator.simulation.invariants import SHARD_RULES, TRANSITIONS, Turn
+from emulator.simulation.node import CYCLES_PER_MS, NEVER
+from emulator.simulation.shard_row import HEAD_BYTES, SESSION_BYTES, ShardRow, read_row
+from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.tcp import TcpState
+from toolchain.layout.pack import pack
+
+S = ShardState
+NOW = 9_000_000_000
+TURN = Turn(now=NOW, deadline=NOW + 1, expired=0, generation=1, tcp_frames=0)
+BACKOFF_NS = 5000 * CYCLES_PER_MS
+
+
+def row(state: int = S.ASSIGNED, **fields: int) -> ShardRow:
+    plain = {
+        "state": state,
+        "session_ptr": 0x7000_3000,
+        "hold": Hold.NEW if state == S.ASSIGNED else 0,
+        "phase": Phase.TCP if state == S.STARTING else 0,
+        "attempt_deadline": NOW + 5 if state == S.STARTING else 0,
+        "connected_at": NOW - 5 if state == S.READY else 0,
+        "disconnected_at": NOW if state == S.BACKOFF else 0,
+        "reconnect_deadline": NOW + BACKOFF_NS if state == S.BACKOFF else 0,
+        "reconnects": 1 if state == S.BACKOFF else 0,
+        "evidence": {"failed_at": NOW if state == S.BACKOFF else 0},
+    }
+    context = bytearray(pack(ShardContext, plain))
+    session = pack(Session, {"session_id": b"abc", "session_id_len": 3})
+    return replace(read_row(bytes(context[:HEAD_BYTES]), session[:SESSION_BYTES]), **fields)
+
+
+def broken(old: ShardRow, new: ShardRow, turn: Turn = TURN) -> set[str]:
+    return {name for name, rule in SHARD_RULES.items() if rule(old, new, turn)}
+
+
+def test_a_row_is_read_from_the_firmware_s_own_layout():
+    one = row(S.BACKOFF)
+    assert (one.state, one.reconnects, one.evidence_failed_at) == (S.BACKOFF, 1, NOW)
+    assert (one.session_id_len, one.session_id[:4]) == (3, b"abc\0")
+    assert not one.resumable
+    assert replace(one, flags=ShardFlag.SEQ_VALID, session_valid=1).resumable
+
+
+@pytest.mark.parametrize("old", list(S))
+@pytest.mark.parametrize("new", list(S))
+def test_only_the_listed_transitions_pass(old, new):
+    reconnects = {"reconnects": 1} if new == S.BACKOFF and old != new else {"reconnects": 0}
+    before, after = row(old, reconnects=0), row(new, **reconnects)
+    legal = new == old or new in TRANSITIONS[old]
+    assert broken(before, after) == (set() if legal else {"legal transition"})
+
+
+GOOD = row(S.READY)
+CASES = {
+    "identity": (GOOD, replace(GOOD, tx_base=1)),
+    "counters grow": (replace(GOOD, dispatches=5), replace(GOOD, dispatches=4)),
+    "backoff": (row(S.READY), row(S.BACKOFF, reconnects=2)),
+    "every wait has a deadline": (GOOD, row(S.STARTING, attempt_deadline=0)),
+    "fields of the state": (GOOD, replace(GOOD, connected_at=0)),
+    "resume needs a session": (row(S.STARTING), row(S.STARTING, phase=Phase.REPLAY)),
+    "sequence within a session": (
+        replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7),
+        replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=6),
+    ),
+    "legal transition": (row(S.FATAL), row(S.STARTING)),
+    "expired lease": (GOOD, row(S.ASSIGNED)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_each_rule_finds_its_breach(name):
+    old, new = CASES[name]
+    turn = replace(TURN, expired=1) if name == "expired lease" else TURN
+    assert name in broken(old, new, turn)
+
+
+def test_every_rule_has_a_breach_above():
+    assert set(CASES) == set(SHARD_RULES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"evidence_failed_at": NOW - 1},
+        {"reconnect_deadline": NOW + BACKOFF_NS - 1},
+        {"reconnects": 0},
+    ],
+)
+def test_a_backoff_is_dated_counted_and_five_seconds_long(change):
+    assert broken(row(S.READY), row(S.BACKOFF)) == set()
+    assert "backoff" in broken(row(S.READY), row(S.BACKOFF, **change))
+
+
+def test_the_node_must_want_to_run_at_the_earliest_deadline():
+    late = replace(TURN, deadline=NOW + 6)
+    starting = row(S.STARTING)
+    assert broken(starting, starting) == set()
+    assert broken(starting, starting, late) == {"every wait has a deadline"}
+    phased = replace(starting, phase_deadline=NOW + 2)
+    assert broken(phased, phased, replace(TURN, deadline=NOW + 3)) != set()
+    waiting = row(S.STARTING, phase=Phase.PERMIT, attempt_deadline=0)
+    assert broken(waiting, waiting, late) == set()
+    leaving = replace(row(S.BACKOFF), close_deadline=NOW + 2)
+    assert broken(leaving, leaving, late) == {"every wait has a deadline"}
+    assert broken(GOOD, GOOD, replace(TURN, deadline=NEVER)) == set()
+
+
+def test_a_fresh_identify_may_begin_at_a_lower_sequence():
+    old = replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7)
+    assert broken(old, replace(old, sequence=1, identifies=old.identifies + 1)) == set()
+
+
+def test_an_expired_lease_allows_held_and_fatal_shards_only():
+    turn = replace(TURN, expired=1)
+    held = row(S.ASSIGNED, hold=Hold.LEASE_EXPIRED)
+    assert broken(held, held, turn) == set()
+    assert broken(row(S.FATAL), row(S.FATAL), turn) == set()
+    talking = replace(held, tcp_state=TcpState.ESTABLISHED)
+    assert broken(held, talking, turn) == {"expired lease"}
