@@ -1,0 +1,400 @@
+"""What the envelope parser does at the bytes that mean more than a change of state.
+
+The registers are those of `firmware.json.feed`; EAX is the byte.
+"""
+
+from collections.abc import Callable
+
+from firmware.json.grammar import Action
+from firmware.layouts.json import (
+    DATA_KEYS,
+    ENVELOPE_KEYS,
+    KEY_MAX,
+    NOT_ASCII,
+    RESUME_URL_MAX,
+    T_MAX,
+    JsonField,
+    JsonKind,
+    JsonParser,
+    JsonState,
+)
+from firmware.limits import JSON_DEPTH_MAX, SESSION_ID_MAX
+from toolchain.asm import (
+    AE,
+    AL,
+    EAX,
+    EBP,
+    EBX,
+    ECX,
+    EDI,
+    EDX,
+    NC,
+    NE,
+    NZ,
+    R10,
+    R10D,
+    R11,
+    R11D,
+    R12,
+    R14,
+    R15D,
+    RAX,
+    RBX,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    Label,
+    Region,
+    Z,
+    mem8,
+    mem64,
+)
+from toolchain.layout.data import constant
+
+NAME_BYTES = KEY_MAX
+NAMES = constant(
+    "json_names",
+    b"".join(name.ljust(NAME_BYTES, b"\0") for name in (*ENVELOPE_KEYS, *DATA_KEYS)),
+    "kept keys in the order of JsonField, each padded with zeros",
+    align=8,
+)
+ESCAPES = constant(
+    "json_escapes",
+    bytes({"b": 8, "f": 12, "n": 10, "r": 13, "t": 9}.get(chr(c), c) for c in range(128)),
+    "what an escaped letter stands for",
+)
+# Texts that are kept, by field: where and how much.
+KEPT = (
+    (JsonField.T, JsonParser.t, T_MAX),
+    (JsonField.SESSION_ID, JsonParser.session_id, SESSION_ID_MAX),
+    (JsonField.RESUME_URL, JsonParser.resume_url, RESUME_URL_MAX),
+)
+KEPT_TEXT = Region("a kept text", "in the parser, bounded by the room of its field")
+P = JsonParser.at(R12)
+
+
+class Places:
+    """Where an action goes on."""
+
+    def __init__(self, a: Asm, loop: Label) -> None:
+        self.loop = loop
+        self.syntax, self.deep = a.label("syntax"), a.label("deep")
+        self.twice, self.pop = a.label("twice"), a.label("pop")
+
+
+def keep(a: Asm) -> None:
+    """Append AL to the kept text; beyond its room only the length grows, once."""
+    with a.block() as over:
+        a.cmp(R11D, a.local(4))
+        a.leave(A, over)
+        with a.if_(B):
+            a.mov(mem8(R10, index=R11, ref=KEPT_TEXT), AL)
+        a.inc(R11D)
+
+
+def choose_key(a: Asm) -> None:
+    """Set R10 and the local for a key: kept at depth 1, and at depth 2 in `d`."""
+    unwatched, watched = a.label("unwatched"), a.label("watched")
+    a.xor(R10D, R10D)
+    a.cmp(R15D, 1)
+    a.je(watched)
+    a.cmp(R15D, 2)
+    a.jne(unwatched)
+    a.cmp(P.in_d, 0)
+    a.jz(unwatched)
+    a.place(watched)
+    a.lea(R10, P.key.address)
+    a.mov(a.local(4), KEY_MAX)
+    a.place(unwatched)
+
+
+def choose_value(a: Asm) -> None:
+    """Set R10 and the local for a string that is a value."""
+    a.xor(R10D, R10D)
+    a.mov(EAX, P.field)
+    for field, place, room in KEPT:  # unrolled: three texts
+        a.cmp(EAX, field)
+        with a.if_(E):
+            a.lea(R10, JsonParser.at(R12, place.offset).state)
+            a.mov(a.local(4), room)
+
+
+def _begin_value(a: Asm, kind: JsonKind, places: Places) -> None:
+    """Note the kind of a kept value; EDX := its field, 0 = not kept."""
+    a.mov(EDX, P.field)
+    a.test(EDX, EDX)
+    with a.if_(NZ):
+        a.cmp(P.kinds.m8(index=RDX), 0)
+        a.jne(places.twice)
+        a.mov(P.kinds.m8(index=RDX), kind)
+
+
+def _key(a: Asm, places: Places) -> None:
+    a.mov(P.is_key, 1)
+    choose_key(a)
+    a.test(R10, R10)
+    with a.if_(NZ):
+        a.xor(EAX, EAX)
+        for n in range(0, KEY_MAX, 8):  # unrolled: three quadwords
+            a.mov(P.key.m64(n), RAX)
+    a.xor(R11D, R11D)
+    a.mov(EBP, JsonState.STRING)
+    a.jmp(places.loop)
+
+
+def _string(a: Asm, places: Places) -> None:
+    _begin_value(a, JsonKind.STRING, places)
+    a.mov(P.is_key, 0)
+    choose_value(a)
+    a.xor(R11D, R11D)
+    a.mov(EBP, JsonState.STRING)
+    a.jmp(places.loop)
+
+
+def _quote(a: Asm, places: Places) -> None:
+    key, found, ended = a.label("key_end"), a.label("found"), a.label("ended")
+    name, row, left = RAX, ECX, EDX
+    a.cmp(P.is_key, 0)
+    a.jne(key)
+    a.mov(EBP, JsonState.AFTER)
+    a.test(R10, R10)
+    a.jz(ended)
+    a.mov(EDX, P.field)
+    a.mov(P.values.m32(index=RDX, scale=4), R11D)
+    a.jmp(ended)
+
+    # Which kept key is it? Those of the envelope at depth 1, those of `d` at depth 2.
+    a.place(key)
+    a.mov(EBP, JsonState.COLON)
+    a.xor(row, row)
+    a.test(R10, R10)
+    a.jz(found)
+    a.lea(name, NAMES.address)
+    a.mov(row, JsonField.OP)
+    a.cmp(R15D, 1)
+    with a.if_(NE):
+        a.mov(row, JsonField.HEARTBEAT_INTERVAL)
+        a.add(name, NAME_BYTES * len(ENVELOPE_KEYS))
+    a.mov(left, len(ENVELOPE_KEYS))
+    with a.loop() as names:
+        with a.block() as other:
+            for n in range(0, NAME_BYTES, 8):  # unrolled: three quadwords
+                a.mov(R10, mem64(name, n, ref=NAMES))
+                a.cmp(R10, P.key.m64(n))
+                a.leave(NE, other)
+            a.jmp(found)
+        a.inc(row)
+        a.add(name, NAME_BYTES)
+        a.dec(left)
+        a.again(NZ, names)
+    a.xor(row, row)
+    a.place(found)
+    a.mov(P.field, row)
+    a.place(ended)
+    a.xor(R10D, R10D)
+    a.xor(R11D, R11D)
+    a.jmp(places.loop)
+
+
+def _comma(a: Asm, places: Places) -> None:
+    a.mov(EBP, JsonState.KEY)
+    a.bt(R14, 0)
+    a.j(C, places.loop)
+    # The elements of `shard` are fields of their own: id, total, and what must not be.
+    a.mov(EBP, JsonState.VALUE)
+    a.mov(EAX, P.field)
+    a.test(EAX, EAX)
+    a.jz(places.loop)
+    a.inc(EAX)
+    a.cmp(EAX, JsonField.SHARD_MORE)
+    with a.if_(A):
+        a.xor(EAX, EAX)
+    a.mov(P.field, EAX)
+    a.jmp(places.loop)
+
+
+def _digit(a: Asm, places: Places) -> None:
+    a.sub(EAX, ord("0"))
+    a.imul(RBX, RBX, 10)
+    a.add(RBX, RAX)
+    a.mov(RAX, RBX)
+    a.shr(RAX, 32)
+    with a.if_(NZ):
+        a.mov(EDI, 1)
+        a.xor(EBX, EBX)
+    a.mov(EBP, JsonState.INTEGER)
+    a.jmp(places.loop)
+
+
+def _number(a: Asm, places: Places) -> None:
+    _begin_value(a, JsonKind.NUMBER, places)
+    a.xor(EDI, EDI)
+    a.xor(EBX, EBX)
+    a.mov(EBP, JsonState.ZERO)
+    a.sub(EAX, ord("0"))
+    a.jz(places.loop)
+    with a.if_(A):
+        a.mov(EBX, EAX)
+        a.mov(EBP, JsonState.INTEGER)
+        a.jmp(places.loop)
+    a.inc(EDI)
+    a.mov(EBP, JsonState.MINUS)
+    a.jmp(places.loop)
+
+
+def _number_end(a: Asm, places: Places) -> None:
+    a.dec(RSI)  # the byte that ends the number has a meaning of its own
+    a.mov(EBP, JsonState.AFTER)
+    a.mov(EDX, P.field)
+    a.test(EDX, EDX)
+    a.jz(places.loop)
+    a.test(EDI, EDI)
+    a.jnz(places.loop)
+    a.mov(P.kinds.m8(index=RDX), JsonKind.INTEGER)
+    a.mov(P.values.m32(index=RDX, scale=4), EBX)
+    a.jmp(places.loop)
+
+
+def _push(a: Asm, places: Places) -> None:
+    a.cmp(R15D, JSON_DEPTH_MAX)
+    a.jae(places.deep)
+    a.add(R14, R14)
+
+
+def _object(a: Asm, places: Places) -> None:
+    _begin_value(a, JsonKind.OBJECT, places)
+    _push(a, places)
+    a.inc(R14)
+    a.inc(R15D)
+    a.cmp(R15D, 2)
+    with a.if_(E):
+        a.xor(EAX, EAX)
+        a.cmp(EDX, JsonField.D)
+        a.set(E, AL)
+        a.mov(P.in_d, EAX)
+    a.mov(P.field, JsonField.NONE)
+    a.mov(EBP, JsonState.OBJECT_FIRST)
+    a.jmp(places.loop)
+
+
+def _array(a: Asm, places: Places) -> None:
+    _begin_value(a, JsonKind.ARRAY, places)
+    _push(a, places)
+    a.inc(R15D)
+    a.xor(EAX, EAX)
+    a.cmp(EDX, JsonField.SHARD)
+    with a.if_(E):
+        a.mov(EAX, JsonField.SHARD_ID)
+    a.mov(P.field, EAX)
+    a.mov(EBP, JsonState.ARRAY_FIRST)
+    a.jmp(places.loop)
+
+
+def _end_object(a: Asm, places: Places) -> None:
+    a.shr(R14, 1)
+    a.j(NC, places.syntax)
+    a.place(places.pop)
+    a.mov(EBP, JsonState.AFTER)
+    a.dec(R15D)
+    with a.if_(Z):
+        a.mov(EBP, JsonState.END)
+    a.jmp(places.loop)
+
+
+def _end_array(a: Asm, places: Places) -> None:
+    a.shr(R14, 1)
+    a.j(C, places.syntax)
+    a.jmp(places.pop)
+
+
+def _literal(kind: JsonKind, state: JsonState) -> Callable[[Asm, Places], None]:
+    def emit(a: Asm, places: Places) -> None:
+        _begin_value(a, kind, places)
+        a.mov(EBP, state)
+        a.jmp(places.loop)
+
+    return emit
+
+
+def _escaped(a: Asm, places: Places) -> None:
+    a.mov(EBP, JsonState.STRING)
+    a.test(R10, R10)
+    a.jz(places.loop)
+    a.lea(RDX, ESCAPES.address)
+    a.mov(AL, mem8(RDX, index=RAX, ref=ESCAPES))
+    keep(a)
+    a.jmp(places.loop)
+
+
+def _unicode(a: Asm, places: Places) -> None:
+    a.xor(EBX, EBX)
+    a.mov(EBP, JsonState.HEX_1)
+    a.jmp(places.loop)
+
+
+def _hex_digit(a: Asm) -> None:
+    """Append the digit EAX to RBX."""
+    a.cmp(EAX, ord("9"))
+    with a.if_(A):
+        a.or_(EAX, 0x20)
+        a.sub(EAX, ord("a") - ord("9") - 1)
+    a.sub(EAX, ord("0"))
+    a.shl(EBX, 4)
+    a.or_(EBX, EAX)
+
+
+def _hex(a: Asm, places: Places) -> None:
+    _hex_digit(a)
+    a.inc(EBP)
+    a.jmp(places.loop)
+
+
+def _hex_last(a: Asm, places: Places) -> None:
+    _hex_digit(a)
+    a.mov(EBP, JsonState.STRING)
+    a.test(R10, R10)
+    a.jz(places.loop)
+    # Nothing that is kept may hold a NUL or a character beyond ASCII.
+    a.mov(EAX, EBX)
+    a.lea(EDX, mem8(RAX, -1, ref=KEPT_TEXT))
+    a.cmp(EDX, 0x7F)
+    with a.if_(AE):
+        a.mov(EAX, NOT_ASCII)
+    keep(a)
+    a.jmp(places.loop)
+
+
+def _not_integer(a: Asm, places: Places) -> None:
+    a.mov(EDI, 1)
+    a.mov(EBP, JsonState.POINT)
+    a.cmp(EAX, ord("."))
+    a.je(places.loop)
+    a.mov(EBP, JsonState.EXPONENT)
+    a.jmp(places.loop)
+
+
+HANDLERS: tuple[tuple[Action, Callable[[Asm, Places], None]], ...] = (
+    (Action.QUOTE, _quote),
+    (Action.KEY, _key),
+    (Action.STRING, _string),
+    (Action.COMMA, _comma),
+    (Action.DIGIT, _digit),
+    (Action.NUMBER, _number),
+    (Action.NUMBER_END, _number_end),
+    (Action.END_OBJECT, _end_object),
+    (Action.OBJECT, _object),
+    (Action.ESCAPED, _escaped),
+    (Action.TRUE, _literal(JsonKind.TRUE, JsonState.TRUE_R)),
+    (Action.FALSE, _literal(JsonKind.FALSE, JsonState.FALSE_A)),
+    (Action.NULL, _literal(JsonKind.NULL, JsonState.NULL_U)),
+    (Action.ARRAY, _array),
+    (Action.END_ARRAY, _end_array),
+    (Action.HEX, _hex),
+    (Action.UNICODE, _unicode),
+    (Action.HEX_LAST, _hex_last),
+    (Action.NOT_INTEGER, _not_integer),
+)

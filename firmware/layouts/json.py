@@ -1,0 +1,127 @@
+"""The envelope parser's state: what it has seen of one Gateway message, and where it stands.
+
+The grammar is RFC 8259's, whole: what a strict parser refuses is refused at any depth. A message is
+an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and five values inside `d`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from firmware.errors import Layer, site
+from firmware.limits import SESSION_ID_MAX
+from toolchain.asm.operands import Region
+from toolchain.layout import Struct, bytes_, enum32, u32, u64
+
+
+class JsonState(enum.IntEnum):
+    """What may come next."""
+
+    START = 0
+    END = 1
+    VALUE = 2
+    ARRAY_FIRST = 3
+    OBJECT_FIRST = 4
+    KEY = 5
+    COLON = 6
+    AFTER = 7
+    STRING = 8
+    ESCAPE = 9
+    HEX_1 = 10
+    HEX_2 = 11
+    HEX_3 = 12
+    HEX_4 = 13
+    MINUS = 14
+    ZERO = 15
+    INTEGER = 16
+    POINT = 17
+    FRACTION = 18
+    EXPONENT = 19
+    EXPONENT_SIGN = 20
+    EXPONENT_DIGITS = 21
+    TRUE_R = 22
+    TRUE_U = 23
+    TRUE_E = 24
+    FALSE_A = 25
+    FALSE_L = 26
+    FALSE_S = 27
+    FALSE_E = 28
+    NULL_U = 29
+    NULL_L = 30
+    NULL_L2 = 31
+
+
+class JsonField(enum.IntEnum):
+    """A value that is kept; the number indexes `kinds` and `values`."""
+
+    NONE = 0
+    OP = 1
+    S = 2
+    T = 3
+    D = 4
+    HEARTBEAT_INTERVAL = 5
+    SESSION_ID = 6
+    RESUME_URL = 7
+    SHARD = 8
+    SHARD_ID = 9
+    SHARD_TOTAL = 10
+    SHARD_MORE = 11
+
+
+class JsonKind(enum.IntEnum):
+    """What a kept value is. INTEGER fits in 32 bits without sign; NUMBER is any other number."""
+
+    ABSENT = 0
+    NULL = 1
+    TRUE = 2
+    FALSE = 3
+    INTEGER = 4
+    NUMBER = 5
+    STRING = 6
+    OBJECT = 7
+    ARRAY = 8
+
+
+KEY_MAX, T_MAX, RESUME_URL_MAX = 24, 64, 160
+ENVELOPE_KEYS = {b"op": JsonField.OP, b"s": JsonField.S, b"t": JsonField.T, b"d": JsonField.D}
+DATA_KEYS = {
+    b"heartbeat_interval": JsonField.HEARTBEAT_INTERVAL,
+    b"session_id": JsonField.SESSION_ID,
+    b"resume_gateway_url": JsonField.RESUME_URL,
+    b"shard": JsonField.SHARD,
+}
+NOT_ASCII = 0xFF
+"""Kept for an escape that is not a character of ASCII: no kept text may hold it."""
+
+TEXT_IN = Region("the message's text", "in the receive ring, bounded by the length of the part")
+
+SYNTAX = site(Layer.JSON, 1, "syntax", "not JSON; detail: the parser's state")
+TOO_DEEP = site(Layer.JSON, 2, "too_deep", "more than JSON_DEPTH_MAX levels")
+DUPLICATE_KEY = site(Layer.JSON, 3, "duplicate_key", "a kept key twice; detail: which JsonField")
+INCOMPLETE = site(Layer.JSON, 4, "incomplete", "the message ends inside the text")
+
+
+class JsonParser(Struct):
+    """The parser of one shard."""
+
+    SIZE = 0x280
+    state = enum32(0x00, JsonState, "what may come next")
+    depth = u32(0x04, "open objects and arrays")
+    stack = u64(0x08, "one bit a level, the innermost lowest; 1 = object")
+    number = u64(0x10, "value of the running integer, or of the running \\u escape")
+    number_other = u32(0x18, "1 = the running number is no unsigned 32-bit integer")
+    field = enum32(0x1C, JsonField, "what the value that comes or runs is kept as")
+    in_d = u32(0x20, "1 = the object at depth 2 is the value of `d`")
+    is_key = u32(0x24, "1 = the running string is a key")
+    count = u32(0x28, "bytes of the running kept string; one beyond its room = too long")
+    error = u32(0x2C, "why nothing more is read; 0 = fine")
+    kinds = bytes_(0x30, 16, "JsonKind by JsonField", align=8)
+    values = bytes_(0x40, 64, "by JsonField: 32-bit integers, lengths of strings", align=8)
+    key = bytes_(0x80, KEY_MAX, "the running key that may be kept, padded with zeros", align=8)
+    t = bytes_(0xA0, T_MAX, "event name", align=8)
+    session_id = bytes_(0xE0, SESSION_ID_MAX, "of READY", align=8)
+    resume_url = bytes_(0x1E0, RESUME_URL_MAX, "resume_gateway_url of READY", align=8)
+
+
+JSON_HEAD_BYTES = JsonParser.key.offset
+"""What a new message sets to zero."""
