@@ -108,6 +108,7 @@ def tcp_keep(a: Asm, shard: ShardContext, start: Reg32, end: Reg32, kept: Reg32)
         # Only what lies beyond a hole is refused; the next expected byte needs no row.
         a.stc()
         a.ret()
+    a.mov(EAX, kept)  # the upper half of a narrow input is anything
     a.mov(spans.m32(0, index=RAX, scale=TcpSpan.SIZE), start)
     a.mov(spans.m32(4, index=RAX, scale=TcpSpan.SIZE), end)
     a.inc(kept)
