@@ -62,6 +62,14 @@ def link(target: str = "bios") -> Image:
     return made()[0]
 
 
+def link_with_spinner(target: str = "bios") -> Image:
+    """Return what `link` returns; a terminal shows meanwhile that work is done."""
+    from rich.console import Console  # noqa: PLC0415
+
+    with Console(stderr=True).status("linking the image"):
+        return link(target)
+
+
 def pack(image: Image) -> bytes:
     """Return the file of a linked image."""
     from firmware.image import pack as pack_image  # noqa: PLC0415

@@ -66,11 +66,11 @@ def _include() -> str:
     """Return the include file with the names of the lifecycle notes."""
     from firmware.layouts.nasm import ALIASES, EQUS  # noqa: PLC0415
     from toolchain.asm.errors import AsmError  # noqa: PLC0415
-    from toolchain.cli.images import link  # noqa: PLC0415
+    from toolchain.cli.images import link_with_spinner  # noqa: PLC0415
     from toolchain.layout.render import nasm_include  # noqa: PLC0415
 
     try:
-        return nasm_include(EQUS, ALIASES, link())
+        return nasm_include(EQUS, ALIASES, link_with_spinner())
     except AsmError as error:
         raise click.ClickException(str(error)) from error
 

@@ -39,9 +39,9 @@ def command(routine: str | None, *, whole: bool, form: str, target: str) -> None
     if whole == (routine is not None):
         raise click.UsageError("name one routine, or give --all for the whole image")
     from toolchain import listing  # noqa: PLC0415 - --help needs no firmware
-    from toolchain.cli.images import link  # noqa: PLC0415
+    from toolchain.cli.images import link_with_spinner  # noqa: PLC0415
 
-    image = link(target)
+    image = link_with_spinner(target)
     if routine is None:
         text = listing.image_listing(image) if form == "nasm" else listing.image_hex(image)
         click.echo(text, nl=False)
