@@ -241,7 +241,7 @@ def _check_clobbers(flow: _Flow) -> None:
             None, f"lists {names(extra)} as clobbered but never writes it", "remove it"
         )
     unsaved = saved & ~(written & ~_only_epilogue(flow, saved))
-    if unsaved:
+    if unsaved and not c.guard:
         raise flow.error(
             None, f"saves {names(unsaved)} but never changes it", "remove it from `saves`"
         )

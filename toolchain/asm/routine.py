@@ -61,6 +61,7 @@ class Contract:
     ordered: tuple[Any, ...] = ()
     align: int = 1
     aligned: bool = False
+    guard: bool = False
 
 
 @dataclass(eq=False)
@@ -120,6 +121,7 @@ def routine(
     ordered: Sequence[Any] = (),
     align: int = 1,
     aligned: bool = False,
+    guard: bool = False,
 ) -> Callable[[Callable[..., None]], Routine]:
     """Declare a routine.
 
@@ -142,6 +144,8 @@ def routine(
         align: Bytes, a power of two.
         aligned: RSP + 8 must be a multiple of 16 at the entry (System V), so that locals may hold
             SSE operands; callers must be aligned too.
+        guard: A fault below may come back here with preserved registers changed, so all of
+            `saves` are kept though nothing here changes them.
     """
 
     def wrap(body: Callable[..., None]) -> Routine:
@@ -173,6 +177,7 @@ def routine(
             ordered=tuple(ordered),
             align=align,
             aligned=aligned,
+            guard=guard,
         )
         return Routine(
             body.__name__, body.__module__, inspect.getdoc(body) or "", contract, body, names, where
