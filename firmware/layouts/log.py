@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from firmware.layouts.gateway import UrlFault
 from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
@@ -133,6 +134,13 @@ LEASE_GRANTED = code("lease.granted", Level.INFO, generation=DEC, left=MS)
 LEASE_EXPIRED = code("lease.expired", Level.WARN, generation=DEC, late=MS)
 LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
 NODE_STARTED = code("node.started", Level.INFO, total=DEC, start=DEC, count=DEC, lease_ms=DEC)
+GATEWAY_HELLO = code("gateway.hello", Level.INFO, interval_ms=DEC, resume=DEC, sequence=DEC)
+GATEWAY_URL = code("gateway.resume_url_ignored", Level.WARN, reason=names(UrlFault), bytes=DEC)
+GATEWAY_SEQUENCE = code("gateway.sequence_lower", Level.WARN, got=DEC, known=DEC)
+GATEWAY_RECONNECT = code("gateway.reconnect", Level.INFO, sequence=DEC)
+GATEWAY_INVALID = code("gateway.invalid_session", Level.WARN, resumable=DEC, sequence=DEC)
+GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequence=DEC)
+GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 
 
 # -- the ring -------------------------------------------------------------------------------------
