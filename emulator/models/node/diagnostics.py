@@ -1,0 +1,76 @@
+"""Diagnostics over UDP."""
+
+from emulator.effects import World, model
+from emulator.models.net.udp import udp_begin, udp_finish
+from firmware.layouts.config import CONFIG
+from firmware.layouts.crypto import DRBG
+from firmware.layouts.log import LOG
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.status import (
+    AGE_UNKNOWN,
+    DIAGNOSTICS,
+    SHARD_HEAD_BYTES,
+    STATUS_REPLY_MAGIC,
+    STATUS_REQUEST_MAGIC,
+    StatusReply,
+)
+
+
+@model
+def age_in_ms(w: World, since: int) -> int:
+    """Whole milliseconds; unknown when it never happened or the clock is not calibrated."""
+    cycles = w.g(CLOCK).tsc_cycles_per_ms
+    if not since or not cycles:
+        return AGE_UNKNOWN
+    return int((w.g(CORE).now - since) % 2**64 // cycles)
+
+
+@model
+def describe_node(w: World, reply: int) -> None:
+    """The node part."""
+    answer, core, lease, plan = w.view(StatusReply, reply), w.g(CORE), w.g(LEASE), w.g(PLAN)
+    answer.slots_used, answer.now, answer.turns = core.slots_used, core.now, core.turns
+    answer.lease_expired, answer.lease_generation = lease.expired, lease.generation
+    answer.lease_deadline = lease.deadline
+    answer.global_total, answer.local_start = plan.global_total, plan.local_start
+    answer.local_count, answer.ip = plan.local_count, w.g(NETWORK).ip
+    answer.cycles_per_ms, answer.boot_tsc = w.g(CLOCK).tsc_cycles_per_ms, w.g(CLOCK).boot_tsc
+    answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
+    answer.requests_bad = w.g(DIAGNOSTICS).bad
+
+
+@model
+def describe_shard(w: World, shard: int, reply: int) -> None:
+    """The shard part: the head of the context as it is, then states and ages."""
+    context, answer = w.view(ShardContext, shard), w.view(StatusReply, reply)
+    gateway = context.gateway
+    answer.tcp_state, answer.tls_state = context.tcp.state, context.tls.state
+    answer.ws_state, answer.gateway_state = context.websocket.state, gateway.state
+    answer.heartbeat_interval_ms = gateway.heartbeat_interval_ms
+    answer.latency_ms = gateway.latency_ms
+    answer.ack_age_ms = age_in_ms(w, gateway.last_ack_at)
+    answer.frame_age_ms = age_in_ms(w, gateway.last_frame_at)
+    answer.shard[:] = w.read(shard, SHARD_HEAD_BYTES)
+
+
+@model
+def diagnostics_input(w: World, request: int, length: int, source: int, port: int) -> None:
+    """One request, one answer of the same size; anything else is counted."""
+    asked, counters = w.view(StatusReply, request), w.g(DIAGNOSTICS)
+    if length < StatusReply.SIZE or asked.magic != STATUS_REQUEST_MAGIC:
+        counters.bad += 1
+        return
+    counters.requests += 1
+    place, refused = udp_begin(w, source)
+    if refused:
+        return
+    slot, nonce = asked.slot, asked.nonce
+    w.write(place, bytes(StatusReply.SIZE))
+    answer = w.view(StatusReply, place)
+    answer.magic, answer.nonce, answer.slot = STATUS_REPLY_MAGIC, nonce, slot
+    describe_node(w, place)
+    core = w.g(CORE)
+    if slot < core.slots_used and core.slots[slot].context:
+        describe_shard(w, core.slots[slot].context, place)
+    udp_finish(w, source, StatusReply.SIZE, w.g(CONFIG).diagnostics_port, port)

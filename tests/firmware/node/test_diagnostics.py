@@ -1,0 +1,118 @@
+"""Diagnostics: one padded question, one answer of the same size, nothing secret in it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scapy.layers.inet import UDP
+from scapy.layers.l2 import Ether
+
+from firmware.layouts.config import CONFIG
+from firmware.layouts.net import ARP, ArpState
+from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
+from firmware.layouts.shard import End, ShardContext, ShardState
+from firmware.layouts.status import (
+    AGE_UNKNOWN,
+    DIAGNOSTICS,
+    SHARD_HEAD_BYTES,
+    STATUS_REPLY_MAGIC,
+    STATUS_REQUEST_MAGIC,
+    StatusReply,
+)
+from firmware.layouts.tcp import TcpState
+from firmware.node.diagnostics import age_in_ms, diagnostics_input
+from tests.support.lab import Lab
+from tests.support.net import MS, NEEDED, PEER, SECOND, NetBench, ip32
+from tests.support.states import QWORD
+from toolchain.layout.pack import pack, unpack
+
+LAB = Lab(*NEEDED, diagnostics_input, age_in_ms, slots=2)
+ASKER_PORT = 40_000
+
+
+@pytest.fixture
+def bench():
+    made = NetBench(LAB)
+    made.learn(PEER)
+    LAB.g(CONFIG).diagnostics_port = 4747
+    core = LAB.g(CORE)
+    core.slots_used = 2
+    for n in range(2):
+        shard = LAB.shard(n)
+        core.slots[n].context, core.slots[n].flags = shard, 1
+    return made
+
+
+def request(slot=0, magic=STATUS_REQUEST_MAGIC, nonce=0x1122334455667788):
+    return pack(StatusReply, {"magic": magic, "slot": slot, "nonce": nonce})
+
+
+def ask(bench, message):
+    address = LAB.machine.alloc(len(message) + 8)
+    LAB.machine.write(address, message or b"\0")
+    bench.call(
+        diagnostics_input,
+        request=address,
+        length=len(message),
+        source=ip32(PEER),
+        port=ASKER_PORT,
+    )
+    frames = [Ether(frame) for frame in bench.sent()]
+    return [bytes(frame[UDP].payload) for frame in frames if UDP in frame]
+
+
+def test_diagnostics_answers_with_node_and_shard(bench):
+    context = LAB.view(ShardContext, LAB.shard(1))
+    context.state, context.reconnects, context.hb_misses = ShardState.READY, 3, 2
+    context.evidence.end, context.evidence.error = End.TCP_FAILED, 0x04020000
+    context.tcp.state = TcpState.ESTABLISHED
+    context.gateway.last_ack_at = LAB.g(CORE).now - 7 * SECOND
+    context.gateway.latency_ms = 12
+    LAB.g(LEASE).generation, LAB.g(LEASE).deadline = 5, 99
+    LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
+    message = request(slot=1)
+    (answer,) = ask(bench, message)
+    assert len(answer) == len(message)
+    got = unpack(StatusReply, answer)
+    assert (got["magic"], got["slot"], got["nonce"]) == (STATUS_REPLY_MAGIC, 1, 0x1122334455667788)
+    assert (got["global_total"], got["local_start"], got["local_count"]) == (64, 16, 2)
+    assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
+    assert (got["tcp_state"], got["latency_ms"]) == (TcpState.ESTABLISHED, 12)
+    assert (got["ack_age_ms"], got["frame_age_ms"]) == (7000, AGE_UNKNOWN)
+    assert got["shard"] == LAB.machine.read(context.address_, SHARD_HEAD_BYTES)
+    assert LAB.g(DIAGNOSTICS).requests == 1
+
+
+@pytest.mark.parametrize("slot", [2, 63, 0xFFFF_FFFF])
+def test_diagnostics_slot_beyond_the_table_gets_the_node_part(bench, slot):
+    (answer,) = ask(bench, request(slot=slot))
+    got = unpack(StatusReply, answer)
+    assert got["slots_used"] == 2
+    assert not any(got["shard"])
+
+
+def test_diagnostics_slot_without_a_shard_gets_the_node_part(bench):
+    LAB.g(CORE).slots[0].context = 0
+    (answer,) = ask(bench, request())
+    assert not any(unpack(StatusReply, answer)["shard"])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", request()[:-1], request(magic=0), request(magic=STATUS_REPLY_MAGIC), b"\0" * 2000],
+)
+def test_diagnostics_bad_request_is_counted_and_gets_nothing(bench, message):
+    assert ask(bench, message) == []
+    assert LAB.g(DIAGNOSTICS).bad == 1
+
+
+def test_diagnostics_unknown_neighbour_gets_nothing_now(bench):
+    LAB.g(ARP).entries[0].state = ArpState.FREE
+    assert ask(bench, request()) == []
+    assert LAB.g(DIAGNOSTICS).requests == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(since=QWORD, now=QWORD, cycles=st.sampled_from([0, 1, MS]))
+def test_age_any_stamp_matches_model(since, now, cycles):
+    LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = now, cycles
+    LAB.call(age_in_ms, since=since)
