@@ -28,7 +28,9 @@ RCODE_NAME_ERROR = 3
 DNS_NO_ANSWER = site(Layer.NET, 0x40, "dns_no_answer", "no DNS server answered")
 DNS_NO_NAME = site(Layer.NET, 0x41, "dns_no_name", "the name does not exist or has no address")
 
-MESSAGE = Region("a DNS message", "received UDP payload; every offset is checked against its length")
+MESSAGE = Region(
+    "a DNS message", "received UDP payload; every offset is checked against its length"
+)
 NAME = Region("a name", "text with a checked length")
 
 
