@@ -8,7 +8,7 @@ otherwise `service()` does, so that a lockstep call sees no foreign store.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emulator.devices.pci import COMMAND_IO, COMMAND_MASTER, COMMAND_MEMORY, PciFunction
 from emulator.devices.virtqueue import DeviceQueue, DriverError, Part
@@ -16,8 +16,6 @@ from firmware.limits import DMA_BYTES, WINDOW_DMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from emulator.machine import Machine
 
 PCI_ADDRESS = 0x0018
 DMA_PHYSICAL = 0x0120_0000
@@ -34,8 +32,18 @@ S_ACKNOWLEDGE, S_DRIVER, S_DRIVER_OK, S_FEATURES_OK = 1, 2, 4, 8
 RX, TX = 0, 1
 
 
+class Backing(Protocol):
+    """Where the node's virtual memory lies; a `Machine` is one."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes."""
+
+    def write(self, address: int, contents: bytes) -> None:
+        """Set bytes."""
+
+
 class _GuestMemory:
-    def __init__(self, machine: Machine, physical: int) -> None:
+    def __init__(self, machine: Backing, physical: int) -> None:
         self.machine, self.physical = machine, physical
 
     def _virtual(self, physical: int, size: int) -> int:
@@ -65,7 +73,7 @@ class VirtioNet(PciFunction):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Backing,
         mac: bytes,
         modern: bool = False,
         *,

@@ -1,6 +1,7 @@
 """The DHCP client: answers and timers. It asks for ever, and changes nothing for strangers."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.crypto.drbg import drbg_u64
 from firmware.layouts.net import (
     DHCP,
     DHCP_BACKOFF_MAX,
@@ -19,7 +20,7 @@ from firmware.layouts.net import (
 )
 from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, core
 from firmware.net.arp import cycles
-from firmware.net.dhcp_lease import dhcp_adopt, dhcp_enter, dhcp_lose, drbg_u64
+from firmware.net.dhcp_lease import dhcp_adopt, dhcp_enter, dhcp_lose
 from firmware.net.dhcp_options import dhcp_parse
 from firmware.net.dhcp_send import dhcp_send
 from firmware.net.ip import LOOPBACK, MULTICAST

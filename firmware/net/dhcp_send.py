@@ -17,7 +17,6 @@ from firmware.layouts.net import (
 )
 from firmware.layouts.node import NETWORK, Clock, CoreState, Network, core
 from firmware.net.arp import cycles
-from firmware.net.dhcp_options import constant
 from firmware.net.udp import udp_begin, udp_finish
 from toolchain.asm import (
     AX,
@@ -44,6 +43,7 @@ from toolchain.asm import (
     mem32,
     routine,
 )
+from toolchain.layout.data import constant
 
 TYPE_AT = 242
 CLIENT_AT = 246

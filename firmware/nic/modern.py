@@ -23,7 +23,7 @@ from firmware.layouts.nic import (
 from firmware.layouts.node import NETWORK, Network
 from firmware.layouts.pci import BAR_IO
 from firmware.limits import PAGE, WINDOW_DMA
-from firmware.memory import mmio_map
+from firmware.memory.windows import mmio_map
 from firmware.nic.legacy import COMMAND_CLEAR, COMMAND_DECODE, COMMAND_MASTER, WANTED
 from firmware.nic.setup import queue_setup
 from firmware.pci import pci_bar, pci_command

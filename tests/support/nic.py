@@ -8,17 +8,25 @@ from emulator.devices.bus import Bus
 from emulator.devices.pci import PciBus
 from emulator.devices.virtio_net import DMA_PHYSICAL, PCI_ADDRESS, VirtioNet
 from emulator.environment import Environment
-from firmware.layouts.memory import MEMORY
+from firmware.layouts.memory import ADDRESS_MASK
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import NETWORK
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
+from tests.support.lab import Lab
+from tests.support.pages import ready, tables_region, walk
 
 if TYPE_CHECKING:
     from emulator.lockstep import Result
-    from tests.support.lab import Lab
     from toolchain.asm import Routine
 
 MAC = bytes.fromhex("525400123456")
+
+
+def windows_lab(*routines: Routine) -> Lab:
+    """Return a lab with page tables and device windows, for modern cards."""
+    lab = Lab(*routines, slots=0, extra=[tables_region()])
+    lab.machine.map_mmio(WINDOW_MMIO, MMIO_BYTES)
+    return lab
 
 
 class NicBench:
@@ -34,15 +42,15 @@ class NicBench:
         self.lab = lab
         self.card = VirtioNet(lab.machine, MAC, **options)
         self.pci = PciBus([self.card])
-        self.pages: dict[int, int] = {}
         self.bus = Bus([self.pci, self.card], self._physical)
+        if "memory" in lab.image.symbols:
+            ready(lab, (0x0200_0000, 0x0300_0000))
 
     def _physical(self, address: int) -> int:
-        """What the page tables say of the MMIO window, as `mmio_map` filled it in order."""
+        """Return what the page tables say of the MMIO window."""
         if not WINDOW_MMIO <= address < WINDOW_MMIO + MMIO_BYTES:
             return address
-        page = self.pages.get(address // PAGE)
-        return address if page is None else page * PAGE + address % PAGE
+        return (walk(self.lab, address) & ADDRESS_MASK) + address % PAGE
 
     def environment(self) -> Environment:
         """Return an environment whose ports and windows are the card's."""
@@ -66,4 +74,4 @@ class NicBench:
         return self.lab.g(NETWORK)
 
 
-__all__ = ["DMA_PHYSICAL", "MAC", "MEMORY", "PCI_ADDRESS", "NicBench", "NicState"]
+__all__ = ["DMA_PHYSICAL", "MAC", "PCI_ADDRESS", "NicBench", "NicState", "windows_lab"]

@@ -27,7 +27,7 @@ def legacy_start(w: World) -> int:
     """Reset, acknowledge, features, queues, address, bus mastering, ready."""
     nic = w.g(NIC)
     base, kind, absent = pci_bar(w, nic.pci_address, 0)
-    if absent or not kind & 1:
+    if absent or kind is None or not kind & 1:
         return NIC_BAR.code
     nic.io_base = base
     nic.transport = Transport.LEGACY

@@ -1,7 +1,7 @@
 """The modern start, register by register (virtio 1.2 section 4.1.4.3)."""
 
 from emulator.effects import World, model
-from emulator.models.memory import mmio_map
+from emulator.models.memory.windows import mmio_map
 from emulator.models.nic.setup import queue_setup
 from emulator.models.pci import pci_bar, pci_command
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_RESET_STUCK
@@ -29,7 +29,7 @@ def modern_window(w: World, kind: int) -> int:
     nic = w.g(NIC)
     row = nic.capabilities[kind]
     base, bits, absent = pci_bar(w, nic.pci_address, row.bar)
-    if absent or bits & 1:
+    if absent or bits is None or bits & 1:
         return 0
     start = base + row.offset
     inside = start % PAGE

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.devices.virtio_net import DriverError
+from emulator.devices.virtqueue import DriverError
 from firmware.errors import NIC_RING
 from firmware.layouts.nic import (
     NIC,
