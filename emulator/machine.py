@@ -17,6 +17,7 @@ import unicorn.x86_const as ux
 from unicorn.unicorn_py3.unicorn import uclib
 
 from emulator.environment import Environment
+from toolchain.link.reader import reloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +138,7 @@ class Machine:
     """An image in memory, ready to call its routines.
 
     Args:
-        image: The linked image.
+        image: The linked image; its sections are loaded as lief reads them in its ELF file.
         extra: Further regions (workspaces, DMA pools).
     """
 
@@ -150,7 +151,7 @@ class Machine:
         self.regions: list[Region] = []
         self.pages: dict[int, Page] = {}
         self._sections: list[tuple[Region, bytes]] = []
-        for s in image.sections:
+        for s in reloaded(image).sections:
             if s.bits != 64 or not s.size:
                 continue
             region = Region(s.name, s.address, _pages(s.size), s.writable, s.executable)
@@ -285,7 +286,16 @@ class Machine:
         self.engine.reg_write(_UC_GPR[name], kept | (value & mask))
 
     def _on_in(self, _engine: uc.Uc, port: int, size: int, _data: object) -> int:
-        return self.environment.port_in(port, size)
+        return self._guarded(self.environment.port_in, port, size)
+
+    def _guarded(self, ask: Callable[[int, int], int], place: int, size: int) -> int:
+        """Return an answer; the binding cannot carry an exception out of a hook with a result."""
+        try:
+            return ask(place, size)
+        except Exception as error:
+            self._error = error
+            self.engine.emu_stop()
+            return 0
 
     def _on_out(self, _engine: uc.Uc, port: int, size: int, value: int, _data: object) -> None:
         self.environment.port_out(port, size, value)
@@ -307,7 +317,7 @@ class Machine:
         """Let the environment answer reads and writes of a device's registers."""
 
         def load(_engine: uc.Uc, offset: int, size: int, _data: object) -> int:
-            return self.environment.mmio_read(address + offset, size)
+            return self._guarded(self.environment.mmio_read, address + offset, size)
 
         def store(_engine: uc.Uc, offset: int, size: int, value: int, _data: object) -> None:
             self.environment.mmio_write(address + offset, size, value)
@@ -337,13 +347,16 @@ class Machine:
 
         Raises:
             MachineError: A fault, or the limit was reached.
+            Exception: Whatever an answer of the environment raised.
         """
-        self._fault = ""
+        self._fault, self._error = "", None
         try:
             self.engine.emu_start(start, STOP, count=limit)
         except uc.UcError as error:
             rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
             raise MachineError(f"{self.where(rip)}: {self._fault or error}") from None
+        if self._error is not None:
+            raise self._error
         rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
         if rip != STOP:
             raise MachineError(f"{self.where(rip)}: still running after {limit} instructions")

@@ -84,8 +84,13 @@ def _facts(image: Image) -> bytes:
     return json.dumps(facts, separators=(",", ":"), sort_keys=True).encode()
 
 
-def write_elf(image: Image) -> bytes:
-    """Return the ELF file of an image; the same image gives the same bytes anywhere."""
+def write_elf(image: Image, *, debug: bool = True) -> bytes:
+    """Return the ELF file of an image; the same image gives the same bytes anywhere.
+
+    Args:
+        image: What was linked.
+        debug: Add the source lines.
+    """
     headers = [
         _Header(
             s.name,
@@ -99,7 +104,8 @@ def write_elf(image: Image) -> bytes:
     ]
     loaded = len(headers)
     symtab, strtab = _symbols(image, image.sections)
-    for name, contents in (*debug_sections(image).items(), (FACTS, _facts(image))):
+    extra = debug_sections(image) if debug else {}
+    for name, contents in (*extra.items(), (FACTS, _facts(image))):
         headers.append(_Header(name, _PROGBITS, 0, 0, len(contents), contents))
     # The index of .strtab counts the null header.
     headers.append(

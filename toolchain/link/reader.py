@@ -91,6 +91,18 @@ def read_image(contents: bytes, things: Mapping[str, Any] | None = None) -> Imag
     return image
 
 
+def reloaded(image: Image) -> Image:
+    """Return an image with the sections and symbols that lief reads in its ELF file.
+
+    What runs in the emulator is thereby what an independent reader finds in the file, not what the
+    linker remembers. Routines, data and source lines are those of `image`.
+    """
+    things = {name: placed.thing for name, placed in image.symbols.items()}
+    back = read_image(write_elf(image, debug=False), things)
+    back.lines = list(image.lines)
+    return back
+
+
 def checked_elf(image: Image) -> bytes:
     """Return the ELF file of an image after lief has read the same image back from it.
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.program import program
 from toolchain.link.elf import write_elf
 from toolchain.link.lines import read_lines
-from toolchain.link.reader import ReadError, checked_elf, read_image
+from toolchain.link.reader import ReadError, checked_elf, read_image, reloaded
 from toolchain.source import ROOT, short_path
 
 IMAGE = program()
@@ -60,6 +60,17 @@ def test_read_image_takes_the_things_of_the_caller():
     things = {name: placed.thing for name, placed in IMAGE.symbols.items()}
     back = read_image(ELF, things)
     assert back.symbols["main"] == IMAGE.symbols["main"]
+
+
+def test_reloaded_image_is_the_image():
+    back = reloaded(IMAGE)
+    assert back is not IMAGE
+    assert (back.sections, back.symbols, back.entry) == (
+        IMAGE.sections,
+        IMAGE.symbols,
+        IMAGE.entry,
+    )
+    assert (back.lines, back.stack) == (IMAGE.lines, IMAGE.stack)
 
 
 def test_checked_elf_refuses_a_file_that_reads_back_differently(monkeypatch):
