@@ -143,7 +143,7 @@ def dhcp_options(a: Asm, options: Reg64, length: Reg32) -> None:
     inputs=[In(RSI, DhcpMessage, "the message"), In(ECX, int, "its bytes")],
     outputs=[Out(CF, "1 = no answer of a server to us")],
     clobbers=CALLER_SAVED,
-    reads=[DhcpMessage, DhcpOptions.overload, Network.mac],
+    reads=[DhcpMessage, WIRE, DhcpOptions.overload, Network.mac],
     writes=[DhcpOptions],
     calls=[dhcp_options],
     saves=[RBX],
@@ -156,7 +156,7 @@ def dhcp_parse(a: Asm, message: DhcpMessage, length: Reg32) -> None:
         a.cmp(length, DHCP_OPTIONS_AT)
         a.leave(B, bad)
         # BOOTREPLY, Ethernet, six bytes of address.
-        a.mov(EAX, mem32(RSI, ref=DhcpMessage.op))
+        a.mov(EAX, mem32(RSI, ref=WIRE))
         a.and_(EAX, 0xFF_FFFF)
         a.cmp(EAX, 6 << 16 | 1 << 8 | REPLY)
         a.leave(NE, bad)

@@ -117,10 +117,11 @@ def dhcp_send(a: Asm) -> None:
     a.mov(AX, NETWORK.it.mac.m16(4))
     a.mov(message.chaddr.m16(4), AX)
     a.mov(mem16(RBX, CLIENT_AT + 4, ref=OUT), AX)
-    a.mov(mem8(RBX, TYPE_AT, ref=OUT), DhcpType.DISCOVER)
     with a.block() as complete:
         a.cmp(state, DhcpState.SELECTING)
-        a.leave(E, complete)
+        with a.if_(E):
+            a.mov(mem8(RBX, TYPE_AT, ref=OUT), DhcpType.DISCOVER)
+            a.jmp(complete)
         a.mov(mem8(RBX, TYPE_AT, ref=OUT), DhcpType.REQUEST)
         a.cmp(state, DhcpState.REQUESTING)
         with a.if_(E):
