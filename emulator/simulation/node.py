@@ -28,6 +28,7 @@ from emulator.simulation.trace import BlockTrace
 from firmware import limits
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
+from firmware.layouts.log import LOG, LOG_RING_BYTES
 from firmware.layouts.memory import (
     ADDRESS_MASK,
     MEMORY,
@@ -67,7 +68,7 @@ _RDRAND = 1 << 30
 
 def link_node(init: Routine, step: Routine) -> Image:
     """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
-    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY)
+    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG)
     return Linker((init, step), _SECTIONS, keep=keep).link()
 
 
@@ -237,6 +238,8 @@ class ImageNode:
         clock.tsc_cycles_per_ms = CYCLES_PER_MS
         clock.boot_tsc = boot_tsc
         machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, image.address(CORE))
+        # The port has a deep FIFO here, so that lines come out in the turn that wrote them.
+        self.g(LOG).burst = LOG_RING_BYTES
         self._call("node_init")
         # The device masters the bus where the node's page tables say that its window lies.
         self.card.memory.physical = self.g(MEMORY).dma_physical

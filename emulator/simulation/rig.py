@@ -30,6 +30,8 @@ from toolchain.layout.pack import pack, unpack
 if TYPE_CHECKING:
     from emulator.simulation.faults import FaultPlan
     from emulator.simulation.host import Datagram
+    from pxe.gateway import LoadOptions
+    from pxe.gateway.load import LoadGenerator
 
 GATEWAY_ADDRESS = "203.0.113.5"
 OPERATOR = SUBNET + "20"
@@ -111,6 +113,12 @@ class Rig:
     def now_s(self) -> float:
         """Return the virtual time in seconds."""
         return self.world.now_ns / NS_PER_S
+
+    def load(self, options: LoadOptions | None) -> LoadGenerator | None:
+        """Start a load of dispatches from now on, or end the running one with None."""
+        made = self.gateway.core.set_load(options)
+        self.gateway.flush()
+        return made
 
     def status(self, slot: int) -> dict[str, Any]:
         """Ask the node for its diagnostics over the wire and return the fields of the answer."""

@@ -28,7 +28,7 @@ from pxe.gateway.envelope import Envelopes, dumps
 from pxe.gateway.events import GatewayEvent, Observer
 from pxe.gateway.gate import IdentifyGate
 from pxe.gateway.handshake import Refusal, check_identify, check_resume
-from pxe.gateway.load import LoadGenerator
+from pxe.gateway.load import LoadGenerator, LoadOptions
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import SESSION_ENDING_CLIENT_CODES, Opcode
 from pxe.gateway.roster import Roster
@@ -84,14 +84,8 @@ class Gateway(Controls):
         self._dirty: dict[int, Connection] = {}
         self._script = Script(options.script)
         self._load: LoadGenerator | None = None
-        if options.load is not None:
-            self._load = LoadGenerator(
-                options.load,
-                rng,
-                shards=options.shards,
-                guilds=options.guilds_per_shard,
-                now_ms=self.clock.now_ms(),
-            )
+        self._rng = rng
+        self.set_load(options.load)
 
     # What a driver calls.
 
@@ -144,6 +138,19 @@ class Gateway(Controls):
         if self._load is not None and sessions:
             times.append(self._load.next_deadline())
         return min((time for time in times if time is not None), default=None)
+
+    def set_load(self, load: LoadOptions | None) -> LoadGenerator | None:
+        """Start a load of dispatches instead of the present one, or end it; return its maker."""
+        self._load = None
+        if load is not None:
+            self._load = LoadGenerator(
+                load,
+                self._rng,
+                shards=self.options.shards,
+                guilds=self.options.guilds_per_shard,
+                now_ms=self.clock.now_ms(),
+            )
+        return self._load
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have got something to do since the last call."""

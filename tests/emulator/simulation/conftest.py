@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,11 @@ import pytest
 
 from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.host import Host
+from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.rig import Rig
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
+from pxe.gateway import LoadOptions
 
 if TYPE_CHECKING:
     from emulator.simulation.peers.tcp import Connection, TcpConfig
@@ -87,3 +91,33 @@ def pair_of():
 @pytest.fixture
 def pair() -> Pair:
     return make_pair()
+
+
+@pytest.fixture
+def rig_of():
+    """Return the maker of rigs; at the end what they ran counts for coverage."""
+    made: list[Rig] = []
+
+    def make(*args, **options) -> Rig:
+        options.setdefault("trace", "SHARDFW_CHECK_DIR" in os.environ)
+        made.append(Rig(*args, **options))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        if rig.node.trace is not None:
+            rig.node.trace.save()
+        assert rig.monitor.malformed == []
+        assert rig.node.bus.strays == []
+
+
+@pytest.fixture
+def facts():
+    """Return the facts of a node; its options are those of `NodeFacts`."""
+    return NodeFacts
+
+
+@pytest.fixture
+def load():
+    """Return the options of a load of dispatches."""
+    return LoadOptions
