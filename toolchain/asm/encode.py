@@ -314,6 +314,18 @@ def _late(mnemonic: str, name: str, kinds: tuple[str, ...], shapes: tuple[str, .
     return int(name.endswith(_LOAD_FIRST))
 
 
+def _check_address(ops: tuple[Any, ...]) -> None:
+    """Refuse 32-bit address registers in 64-bit code: they cut the address."""
+    for op in ops:
+        if isinstance(op, Mem):
+            for register in (op.base, op.index):
+                if register is not None and not isinstance(register, Reg64):
+                    raise AsmError(
+                        f"{op.bare()} is addressed by {register}, which cuts the address",
+                        f"use {register.full}",
+                    )
+
+
 def _natural(mnemonic: str, ops: tuple[Any, ...], bits: int) -> tuple[Any, ...]:
     """Return the operands as NASM encodes them where it takes others than were written."""
     if not ops or not isinstance(ops[-1], (Reg, int)):
@@ -349,6 +361,8 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
         AsmError: No form takes these operands, or an immediate does not fit.
     """
     _check_value(ops)
+    if bits == 64:
+        _check_address(ops)
     if mnemonic == "lea" and isinstance(ops[1], Mem) and ops[1].segment is not None:
         raise AsmError(
             f"lea ignores the base of {ops[1].segment}", "take the address from the global's symbol"

@@ -155,7 +155,7 @@ def routine(
         if isinstance(clobbers, Convention):
             taken = {r.full for r in (*(o.reg for o in outputs), *saves)}
             listed = Convention(r for r in clobbers if r.full not in taken)
-        problem = _signature_problem(body, inputs) or _list_problem(outputs, listed, saves)
+        problem = _signature_problem(body, inputs) or _list_problem(inputs, outputs, listed, saves)
         problem = problem or _number_problem(stack, align, bits)
         if problem:
             raise AsmError(*problem, routine=body.__name__, where=where)
@@ -202,9 +202,18 @@ def _signature_problem(body: Callable[..., None], inputs: Sequence[In]) -> tuple
 
 
 def _list_problem(
-    outputs: Sequence[Out], clobbers: Sequence[Reg], saves: Sequence[Reg]
+    inputs: Sequence[In], outputs: Sequence[Out], clobbers: Sequence[Reg], saves: Sequence[Reg]
 ) -> tuple[str, str] | None:
     """Return what is wrong when a register is listed twice."""
+    for title, registers in (
+        ("inputs", [i.reg.full for i in inputs]),
+        ("outputs", [o.reg.full for o in outputs]),
+        ("clobbers", [r.full for r in clobbers]),
+        ("saves", [r.full for r in saves]),
+    ):
+        twice = sorted({name for name in registers if registers.count(name) > 1})
+        if twice:
+            return f"{', '.join(twice)} is listed twice in `{title}`", "list it once"
     results = {o.reg.full for o in outputs if not isinstance(o.reg, Flag)}
     changed, kept = {r.full for r in clobbers}, {r.full for r in saves}
     for both, what, instead in (
