@@ -69,7 +69,17 @@ class TcpNode:
     def __init__(self, address: bytes, *, slots: int = 1) -> None:
         self.lab = Lab(*ROUTINES, slots=slots)
         self.machine = self.lab.machine
-        self.address = address
+        self.address, self.slots = address, slots
+        self._iss: int | None = None
+        self._intercept("ip_begin", self._ip_begin)
+        self._intercept("ip_finish", self._ip_finish)
+        self.restart()
+
+    def restart(self, iss: int | None = None) -> None:
+        """Begin again with empty memory; `iss` replaces the number of the next connections."""
+        self.lab.reset()
+        slots = self.slots
+        self._iss = iss
         self.blocked = False
         self.frames: list[bytes] = []
         self.sent: list[Tcp] = []
@@ -78,18 +88,15 @@ class TcpNode:
         self.shards = [self.lab.shard(n) for n in range(slots)]
         self.applications = [Application() for _ in self.shards]
         self.deadlines = [NEVER] * slots
-        self.on_step: Callable[[int], None] | None = None
         self._frame = self.machine.alloc(2048)
         self._segment = self.machine.alloc(2048)
         g = self.lab.g
         g(CLOCK).tsc_cycles_per_ms = CYCLES_PER_MS
-        g(NETWORK).ip = wire(address)
+        g(NETWORK).ip = wire(self.address)
         g(DRBG).seeded = 1
         for n in range(32):
             g(DRBG).key[n] = n
         self.set_time(0)
-        self._intercept("ip_begin", self._ip_begin)
-        self._intercept("ip_finish", self._ip_finish)
 
     # -- IP below ---------------------------------------------------------------------------------
     def _intercept(self, name: str, action: Callable[[uc.Uc], None]) -> None:
@@ -138,7 +145,13 @@ class TcpNode:
         """Open a connection now."""
         tcp = self.tcp(slot)
         tcp.remote_ip, tcp.remote_port = wire(address), port
+        self.blocked, before = self.blocked or self._iss is not None, self.blocked
         assert self.call("tcp_connect", slot)["flags"] & 1 == 0
+        self.blocked = before
+        if self._iss is not None:
+            # The SYN has not left yet, so another number may still be chosen for it.
+            tcp.iss = tcp.snd_una = tcp.snd_nxt = self._iss
+            tcp.snd_max = self._iss + 1
         self.deadlines[slot] = 0
 
     def expire_lease(self) -> None:
@@ -171,8 +184,6 @@ class TcpNode:
         for slot, application in enumerate(self.applications):
             self._run(slot, application)
             self.deadlines[slot] = self.call("tcp_tick", slot)["rax"]
-        if self.on_step is not None:
-            self.on_step(now_ns)
         frames, self.frames = self.frames, []
         return frames
 
