@@ -1,19 +1,267 @@
-"""The first 64-bit code."""
+"""The first 64-bit code: set the machine up, say so, and go on to the node."""
 
-from firmware.limits import STACK_TOP
-from toolchain.asm import AL, DX, EAX, EDX, ESP, Asm, routine
+from firmware.abi import CALLER_SAVED
+from firmware.boot.acpi import acpi_pm_timer
+from firmware.boot.devices import boot_nic, watchdog_arm
+from firmware.boot.standby import node_main
+from firmware.cpu.clock import clock_calibrate
+from firmware.cpu.interrupts import pic_init
+from firmware.cpu.panic import record_check
+from firmware.cpu.rtc import rtc_read
+from firmware.cpu.serial import serial_init, serial_put
+from firmware.cpu.setup import cpu_init, cpu_tables
+from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, LOW_BOOT, BootInfo, BootPacket
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.cpu import STACK_RESERVED, WATCHDOG, CrashRecord, TrapFrame, Watchdog
+from firmware.layouts.log import (
+    BOOT_ACK,
+    BOOT_CLOCK,
+    BOOT_CRASHED,
+    BOOT_NO_CLOCK,
+    BOOT_NO_MEMORY,
+    BOOT_READY,
+    BOOT_STARTED,
+    LOG,
+    LOG_RING,
+    LOG_RING_BYTES,
+    LogState,
+)
+from firmware.layouts.memory import MEMORY, Memory
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.limits import RECORD_PAGE, STACK_TOP
+from firmware.log import RING, log, log_write
+from firmware.memory import (
+    dma_map,
+    fault_stacks_map,
+    low_unmap,
+    memory_init,
+    record_map,
+)
+from toolchain.asm import (
+    CF,
+    CL,
+    EAX,
+    ECX,
+    EDI,
+    EDX,
+    ESI,
+    ESP,
+    NZ,
+    R8,
+    R8D,
+    R9,
+    R9D,
+    RAX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    C,
+    In,
+    Offset,
+    Out,
+    Reg64,
+    Z,
+    mem8,
+    routine,
+)
+from toolchain.link import LinkerSymbol
 
 
-@routine(clobbers=[EAX, EDX], noreturn=True, source="firmware/docs/boot.md#entry")
-def node_entry(a: Asm) -> None:
-    """Test."""
-    a.mov(ESP, STACK_TOP)
-    for c in "hello 64\n":
-        a.mov(EDX, 0x3F8)
-        a.mov(EAX, ord(c))
-        a.out(DX, AL)
-    top = a.label("top")
-    a.place(top)
+@routine(
+    inputs=[In(RSI, int, "the boot program's BootInfo")],
+    clobbers=[RAX, RCX, RSI, RDI],
+    reads=[LOW_BOOT, BootInfo.entry_tsc],
+    writes=[BootInfo, Clock.boot_tsc],
+    source="firmware/docs/boot.md#bootinfo",
+)
+def boot_adopt(a: Asm, source: Reg64) -> None:
+    """Copy the boot's facts out of low memory."""
+    a.lea(RDI, BOOT.address)
+    a.mov(ECX, BootInfo.SIZE // 8)
+    a.rep_movsq()
+    a.mov(RAX, BOOT.it.entry_tsc)
+    a.mov(CLOCK.it.boot_tsc, RAX)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(CF, "1 = there is not enough memory")],
+    clobbers=CALLER_SAVED,
+    calls=[memory_init, fault_stacks_map, record_map, dma_map],
+    source="firmware/docs/boot.md#windows",
+)
+def memory_setup(a: Asm) -> None:
+    """Clean the map and fill the windows that every node has."""
+    out = a.label("out")
+    a.call(memory_init)
+    # The crash record and the fault stacks first: from then on a fault leaves a record.
+    for part in (fault_stacks_map, record_map):
+        a.call(part)
+        a.j(C, out)
+    a.call(dma_map)
+    a.place(out)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.build_time],
+    writes=[Clock.unix_time, Clock.unix_tsc],
+    calls=[acpi_pm_timer, clock_calibrate, rtc_read],
+    source="firmware/docs/clock.md",
+)
+def clock_setup(a: Asm) -> None:
+    """Calibrate the TSC and read the date; a date before the build is not believed."""
+    a.call(acpi_pm_timer)
+    a.mov(EDI, EAX)
+    a.call(clock_calibrate)
+    a.call(rtc_read)
+    a.cmp(RAX, CONFIG.it.build_time)
+    with a.if_(B):
+        a.xor(EAX, EAX)
+    a.mov(CLOCK.it.unix_time, RAX)
+    a.rdtsc64()
+    a.mov(CLOCK.it.unix_tsc, RAX)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        BootInfo.nic_function, BootInfo.region_count, BootInfo.ack_length, BootInfo.ack,
+        Memory.total_pages, Memory.free_pages, Memory.record, Clock.tsc_cycles_per_ms,
+        Clock.spread_ppm, Clock.source, Clock.unix_time, Watchdog.state, ConfigBlob.local_count,
+        CrashRecord.frame, CrashRecord.crashes, CrashRecord.cr2,
+    ],
+    writes=[CrashRecord.magic],
+    calls=[log_write, record_check],
+    source="firmware/docs/boot.md#entry",
+)  # fmt: skip
+def boot_report(a: Asm) -> None:
+    """Log what was found."""
+    a.mov(EDX, BOOT.it.nic_function)
+    a.mov(RCX, MEMORY.it.total_pages)
+    a.shl(RCX, 2)
+    a.mov(R8D, BOOT.it.region_count)
+    a.mov(R9D, Offset(LinkerSymbol("bss_start")))
+    a.sub(R9D, Offset(LinkerSymbol("text_start")))
+    a.shr(R9D, 10)
+    log(a, BOOT_STARTED)
+    a.mov(RDX, CLOCK.it.tsc_cycles_per_ms)
+    a.mov(ECX, CLOCK.it.spread_ppm)
+    a.mov(R8D, CLOCK.it.source)
+    a.mov(R9, CLOCK.it.unix_time)
+    a.test(RDX, RDX)
+    with a.if_(NZ):
+        log(a, BOOT_CLOCK)
+    with a.else_():
+        a.mov(EDX, R8D)
+        a.mov(R8, R9)
+        log(a, BOOT_NO_CLOCK)
+    a.movzx(ECX, BOOT.it.ack_length)
+    a.test(ECX, ECX)
+    with a.if_(NZ):
+        a.mov(EDX, BOOT.it.ack.m32(BootPacket.your_address.offset))
+        log(a, BOOT_ACK)
+
+    # What the last run left behind is told once.
+    with a.block() as nothing:
+        a.cmp(MEMORY.it.record, 0)
+        a.leave(Z, nothing)
+        a.call(record_check)
+        a.leave(C, nothing)
+        record = CrashRecord.at(RSI)
+        a.mov(ESI, RECORD_PAGE)
+        a.mov(RDX, record.frame.m64(TrapFrame.vector.offset))
+        a.mov(RCX, record.frame.m64(TrapFrame.rip.offset))
+        a.mov(R8D, record.crashes)
+        a.mov(R9, record.cr2)
+        a.not_(record.magic)
+        log(a, BOOT_CRASHED)
+    a.mov(RDX, MEMORY.it.free_pages)
+    a.mov(ECX, CONFIG.it.local_count)
+    a.mov(R8D, WATCHDOG.it.state)
+    log(a, BOOT_READY)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(CF, "1 = the machine cannot hold a node; a line says why")],
+    clobbers=CALLER_SAVED,
+    reads=[Memory.free_pages],
+    writes=[CoreState.now],
+    calls=[
+        cpu_init, boot_adopt, serial_init, memory_setup, log_write, cpu_tables, low_unmap, pic_init,
+        clock_setup, boot_nic, watchdog_arm, boot_report,
+    ],
+    source="firmware/docs/boot.md#entry",
+)  # fmt: skip
+def node_setup(a: Asm) -> None:
+    """Bring the machine from its first 64-bit instruction to where a node can run."""
+    a.call(cpu_init)
+    a.mov(ESI, BOOT_INFO_ADDRESS)
+    a.call(boot_adopt)
+    a.call(serial_init)
+    a.call(memory_setup)
+    with a.if_(C):
+        a.mov(RDX, MEMORY.it.free_pages)
+        log(a, BOOT_NO_MEMORY)
+        a.stc()
+        a.ret()
+    a.call(cpu_tables)
+    a.call(low_unmap)
+    a.call(pic_init)
+    a.call(clock_setup)
+    a.call(boot_nic)
+    a.call(watchdog_arm)
+    a.rdtsc64()
+    a.mov(core.now, RAX)
+    a.call(boot_report)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[LogState.head, LogState.tail, RING],
+    writes=[LogState.tail],
+    calls=[serial_put],
+    noreturn=True,
+    source="firmware/docs/boot.md#refusals",
+)
+def boot_stop(a: Asm) -> None:
+    """Print the log to its end and stop for good: a reset would not give more memory."""
+    stop = a.label("stop")
+    with a.loop() as waiting:
+        a.mov(RAX, LOG.it.tail)
+        a.cmp(RAX, LOG.it.head)
+        a.leave(Z, waiting)
+        a.inc(LOG.it.tail)
+        a.and_(EAX, LOG_RING_BYTES - 1)
+        a.lea(RSI, LOG_RING.address)
+        a.mov(CL, mem8(RSI, index=RAX, ref=RING))
+        a.call(serial_put)
+        a.jmp(waiting.top)
+    a.place(stop)
     a.cli()
     a.hlt()
-    a.jmp(top)
+    a.jmp(stop)
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    calls=[node_setup, boot_stop, node_main],
+    noreturn=True,
+    source="firmware/docs/boot.md#entry",
+)
+def node_entry(a: Asm) -> None:
+    """Take the stack, set the machine up, become the node."""
+    a.mov(ESP, STACK_TOP - STACK_RESERVED)
+    a.cld()
+    a.call(node_setup)
+    with a.if_(C):
+        a.call(boot_stop)
+    a.call(node_main)

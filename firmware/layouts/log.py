@@ -106,10 +106,11 @@ def code(name: str, level: Level, **fields: Kind) -> LogCode:
 NIC_FAILED = code("nic.failed", Level.ERROR, error=HEX, pci=HEX)
 BOOT_STARTED = code("boot.started", Level.INFO, pci=HEX, ram_kb=DEC, regions=DEC, image_kb=DEC)
 BOOT_CLOCK = code("boot.clock", Level.INFO, khz=DEC, spread_ppm=DEC, sources=DEC, unix=DEC)
-BOOT_NO_CLOCK = code("boot.no_clock", Level.ERROR, pit=DEC, pm_timer=DEC, unix=DEC)
+BOOT_NO_CLOCK = code("boot.no_clock", Level.ERROR, sources=DEC, spread_ppm=DEC, unix=DEC)
 BOOT_ACK = code("boot.cached_ack", Level.INFO, address=IP, bytes=DEC)
+BOOT_CRASHED = code("boot.crashed", Level.ERROR, vector=DEC, rip=HEX, crashes=DEC, address=HEX)
 BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog=DEC)
-BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, wanted_pages=DEC, free_pages=DEC)
+BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
 SHARD_BACKOFF = code(
     "shard.backoff", Level.WARN, error=HEX, tcp=names(TcpState), tls=names(TlsState), delay_ms=DEC

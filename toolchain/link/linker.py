@@ -79,12 +79,14 @@ class Linker:
         plan: Sections in order.
         overrides: Contents for data by symbol (the configuration blob), of the declared size.
         keep: Data placed even when no operand names it (what GS points at).
+        replace: Routines by name to link in place of others (the main routine of a test image).
     """
 
     roots: Sequence[Routine]
     plan: Sequence[SectionPlan]
     overrides: dict[str, bytes] = field(default_factory=dict)
     keep: Sequence[Data] = ()
+    replace: dict[str, Routine] = field(default_factory=dict)
     _parts: dict[str, _Part] = field(default_factory=dict)
     _symbols: dict[str, int] = field(default_factory=dict)
 
@@ -119,6 +121,7 @@ class Linker:
             thing = work.pop(0)
             if isinstance(thing, LinkerSymbol):
                 continue
+            thing = self.replace.get(thing.name, thing)
             known = self._parts.get(thing.name)
             if known is not None:
                 if known.thing is not thing:
