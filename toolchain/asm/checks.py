@@ -32,6 +32,12 @@ _EVERYTHING = (1 << len(BIT)) - 1
 _ALWAYS_SET = RSP | BIT["df"] | BIT["if"]
 
 
+def _leaves(line: Line) -> bool:
+    """Tell whether a line is a return or a tail jump."""
+    tail = line.target is not None and not isinstance(line.target, Label)
+    return line.mnemonic == "ret" or (tail and line.mnemonic != "call")
+
+
 class _Flow:
     """The control-flow graph of one routine with the effects of its lines."""
 
@@ -42,6 +48,7 @@ class _Flow:
         self.effects = [effect(line, routine.bits) for line in lines]
         for n in range(len(routine.contract.saves)):
             self.effects[n].reads &= RSP  # saving a register does not use its value
+        self.exits = [_leaves(line) for line in lines]
         at = {label: n for n, line in enumerate(lines) for label in line.labels}
         self.next: list[tuple[int, ...]] = []
         for n, line in enumerate(lines):
@@ -64,9 +71,7 @@ class _Flow:
 
     def is_exit(self, n: int) -> bool:
         """Tell whether the line leaves the routine to its caller."""
-        line = self.lines[n]
-        tail = line.target is not None and not isinstance(line.target, Label)
-        return line.mnemonic == "ret" or (tail and line.mnemonic != "call")
+        return self.exits[n]
 
     def error(self, line: Line | None, what: str, instead: str) -> AsmError:
         """Return an error at a line, or at the routine's declaration."""

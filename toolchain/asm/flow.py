@@ -10,7 +10,7 @@ import iced_x86 as ix
 
 from toolchain.asm.assembler import TERMINATORS, Label, Line
 from toolchain.asm.operands import Mem
-from toolchain.asm.registers import FLAG_NAMES, GPR_NAMES
+from toolchain.asm.registers import FLAG_NAMES, GPR_NAMES, CtrlReg, SegReg
 
 if TYPE_CHECKING:
     from toolchain.asm.routine import Routine
@@ -74,8 +74,11 @@ def _flags(rflags: int) -> int:
     return sum(BIT[name] for bit, name in _ICED_FLAGS.items() if rflags & bit)
 
 
-def _full(register: ix.Register_) -> str:
-    return _REG_NAMES.get(ix.RegisterExt.full_register(register), "")
+@cache
+def _register(register: ix.Register_) -> tuple[int, bool]:
+    """Return the bit of the full register, and whether a write of this part sets it whole."""
+    name = _REG_NAMES.get(ix.RegisterExt.full_register(register), "")
+    return bit_of(name), ix.RegisterExt.size(register) >= 4
 
 
 _REG_NAMES = {
@@ -170,14 +173,14 @@ def effect(line: Line, bits: int) -> Effect:
     info = _FACTORY.info(ins)
     e = Effect()
     for used in info.used_registers():
-        bit = bit_of(_full(used.register))
-        if used.access in _READS:
+        bit, wide = _register(used.register)
+        access = used.access
+        if access in _READS:
             e.reads |= bit
-        if used.access in _WRITES:
+        if access in _WRITES:
             e.sets |= bit
             # A byte or word write keeps the rest of the register; a conditional one may keep all.
-            wide = ix.RegisterExt.size(used.register) >= 4
-            if wide and used.access in (ix.OpAccess.WRITE, ix.OpAccess.READ_WRITE):
+            if wide and access in (ix.OpAccess.WRITE, ix.OpAccess.READ_WRITE):
                 e.kills |= bit
     if line.mnemonic in _ZERO_IDIOMS and len(line.ops) == 2 and line.ops[0] == line.ops[1]:
         e.reads &= ~bit_of(line.ops[0].full)
@@ -198,6 +201,6 @@ def effect(line: Line, bits: int) -> Effect:
     volatile = any(getattr(m.ref, "volatile", False) for m in e.loads)
     e.needed = (
         bool(e.stores) or volatile or implicit or mnemonic in _ALWAYS_NEEDED or mnemonic in TERMINATORS
-        or bool(e.stack) or bool(e.sets & RSP) or any(type(o).__name__ in ("CtrlReg", "SegReg") for o in line.ops)
+        or bool(e.stack) or bool(e.sets & RSP) or any(isinstance(o, (CtrlReg, SegReg)) for o in line.ops)
     )  # fmt: skip
     return e
