@@ -166,6 +166,7 @@ class Machine:
         self._arena_next = ARENA
         self.special = self._find_special()
         self._fault = ""
+        self._error: Exception | None = None
         self._ran_freely = False
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
