@@ -98,10 +98,10 @@ def struct_table(struct: type[Struct], *, nested: bool = False) -> str:
 
 
 def struct_equs(struct: type[Struct]) -> list[Equ]:
-    """Return every field's offset as `Struct.field`, inner fields too, and `Struct.SIZE_`."""
+    """Return field offsets as `Struct.field`, inner ones too, and `Struct_size`, as NASM's struc."""
     stem = struct.__name__
     found = [Equ(f"{stem}.{r.name}", r.offset, r.doc) for r in struct_rows(struct, nested=True)]
-    return [*found, Equ(f"{stem}.SIZE_", struct.SIZE, "bytes of the whole struct")]
+    return [*found, Equ(f"{stem}_size", struct.SIZE, "bytes of the whole struct")]
 
 
 def enum_equs(stem: str, members: type[enum.IntEnum] | type[enum.IntFlag]) -> list[Equ]:

@@ -55,7 +55,7 @@ def test_struct_table_nested_shows_inner_fields_at_outer_offsets():
 
 
 def test_struct_equs_assemble_to_the_offsets():
-    text = nasm_include(struct_equs(Outer)) + "db Outer.count, Outer.inner.port, Outer.SIZE_\n"
+    text = nasm_include(struct_equs(Outer)) + "db Outer.count, Outer.inner.port, Outer_size\n"
     assert nasm(text) == bytes([0x10, 0x0C, 0x40])
 
 
