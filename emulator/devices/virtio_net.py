@@ -66,7 +66,7 @@ class VirtioNet(PciFunction):
         mac: its Ethernet address, 6 bytes.
         modern: True for device 1AF4:1041 with windows only, False for 1AF4:1000 with ports.
         transitional: 1AF4:1000 with both.
-        queue_size: entries per queue.
+        queue_size: entries per queue, or of the receive and of the transmit queue.
         dma_physical: physical address of the DMA window.
         immediate: serve a queue as soon as the driver notifies.
     """
@@ -78,7 +78,7 @@ class VirtioNet(PciFunction):
         modern: bool = False,
         *,
         transitional: bool = False,
-        queue_size: int = 256,
+        queue_size: int | tuple[int, int] = 256,
         dma_physical: int = DMA_PHYSICAL,
         immediate: bool = False,
         offered: int = OFFERED,
@@ -88,7 +88,7 @@ class VirtioNet(PciFunction):
     ) -> None:
         super().__init__(PCI_ADDRESS, 0x1AF4, 0x1041 if modern else 0x1000)
         self.mac, self.mtu, self.immediate = mac, mtu, immediate
-        self.queue_size = queue_size
+        self.queue_sizes = queue_size if isinstance(queue_size, tuple) else (queue_size,) * 2
         self.memory = _GuestMemory(machine, dma_physical)
         self.has_windows = modern or transitional
         self.has_ports = not modern
@@ -108,7 +108,7 @@ class VirtioNet(PciFunction):
         self.poke(0x3D, 1, 1)
         self._registers_at(bar_base)
         self.bar_base = bar_base
-        self.queues = [DeviceQueue(self.memory, n, queue_size) for n in (RX, TX)]
+        self.queues = [DeviceQueue(self.memory, n, self.queue_sizes[n]) for n in (RX, TX)]
         self._reset()
 
     def _registers_at(self, bar_base: int) -> None:
@@ -132,7 +132,7 @@ class VirtioNet(PciFunction):
         self.select = self.device_half = self.driver_half = 0
         self._reset_left = self.reset_reads
         for queue in self.queues:
-            queue.reset(self.queue_size)
+            queue.reset(self.queue_sizes[queue.number])
 
     @property
     def header_bytes(self) -> int:
@@ -299,8 +299,9 @@ class VirtioNet(PciFunction):
         if queue.enabled:
             raise DriverError(f"queue {self.select} was changed after it was enabled")
         if (at, size) == (0x18, 2):
-            if value & (value - 1) or not 0 < value <= self.queue_size:
-                raise DriverError(f"queue size {value}, at most {self.queue_size}, a power of two")
+            most = self.queue_sizes[self.select]
+            if value & (value - 1) or not 0 < value <= most:
+                raise DriverError(f"queue size {value}, at most {most}, a power of two")
             queue.size = value
         elif (at, size) == (0x1C, 2):
             queue.enabled = value == 1

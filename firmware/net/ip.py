@@ -97,8 +97,7 @@ def ip_next_hop(a: Asm, destination: Reg32) -> None:
         a.leave(Z, remote)  # an unknown mask: leave it to the router, when there is one
         a.test(EAX, mask)
         a.leave(NZ, remote)
-        a.xor(mask, -1)
-        a.jz(found)  # a mask of all ones has no broadcast address
+        a.not_(mask)
         a.mov(EAX, destination)
         a.not_(EAX)
         a.test(EAX, mask)

@@ -158,6 +158,12 @@ def test_arp_create_full_table_gives_up_the_oldest_but_never_router_or_dns():
     assert bench.call(arp_create, ip=ip32("10.0.0.250")).outputs["rsi"]
 
 
+def test_arp_find_free_entry_is_no_neighbour():
+    bench = NetBench(LAB)
+    bench.learn(PEER).state = ArpState.FREE
+    assert bench.call(arp_find, ip=ip32(PEER)).outputs["rsi"] == 0
+
+
 def test_arp_doubt_makes_known_entries_run_out():
     bench = NetBench(LAB)
     bench.learn(ROUTER)

@@ -193,6 +193,7 @@ def test_dhcp_frames_reach_the_client_before_it_has_an_address():
         (DhcpState.SELECTING, answer(dm.OFFER, WHOLE, server="")),
         (DhcpState.SELECTING, answer(dm.OFFER, WHOLE, address=".".join("0000"))),
         (DhcpState.SELECTING, answer(dm.OFFER, WHOLE, address="230.0.0.1")),
+        (DhcpState.SELECTING, answer(dm.OFFER, WHOLE, address="127.0.0.1")),
         (DhcpState.SELECTING, answer(dm.ACK, WHOLE)),
         (DhcpState.SELECTING, answer(dm.NAK)),
         (DhcpState.SELECTING, answer(9)),

@@ -10,7 +10,7 @@ from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK, N
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, Nic, NicState, Transport
 from firmware.layouts.node import NETWORK
-from firmware.limits import MMIO_BYTES, WINDOW_MMIO
+from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
 from firmware.nic.config import nic_capabilities
 from firmware.nic.device import nic_init, nic_irq_ack, nic_irq_disable, nic_irq_enable, nic_link
 from firmware.nic.queue import nic_commit, nic_flush, nic_poll, nic_release, nic_reserve
@@ -106,9 +106,10 @@ def test_nic_init_transitional_card_falls_back_to_ports():
     assert bench.card.header_bytes == 10
 
 
-def test_nic_init_modern_card_without_windows_is_refused():
+@pytest.mark.parametrize("pages", range(4))
+def test_nic_init_modern_card_without_room_for_its_windows_is_refused(pages):
     bench = NicBench(LAB, modern=True)
-    LAB.g(MEMORY).mmio_next = WINDOW_MMIO + MMIO_BYTES
+    LAB.g(MEMORY).mmio_next = WINDOW_MMIO + MMIO_BYTES - pages * PAGE
     assert start(bench) == NIC_BAR.code
 
 
@@ -119,9 +120,16 @@ def test_nic_init_windows_behind_an_impossible_bar_are_refused(bar):
     assert start(bench) == NIC_BAR.code
 
 
-def test_nic_init_structures_missing_from_a_modern_card_are_refused():
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_nic_init_structure_missing_from_a_modern_card_is_refused(kind):
     bench = NicBench(LAB, modern=True)
-    bench.card.poke(0x34, 1, 0)
+    bench.card.poke(capability_at(bench.card, kind) + 3, 1, 9)
+    assert start(bench) == NIC_BAR.code
+
+
+def test_nic_init_modern_card_without_capabilities_is_refused():
+    bench = NicBench(LAB, modern=True)
+    bench.card.poke(6, 2, 0)
     assert start(bench) == NIC_BAR.code
 
 

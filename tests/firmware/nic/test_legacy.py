@@ -51,6 +51,11 @@ def test_legacy_start_impossible_queue_size_is_refused(size):
     assert not bench.card.running
 
 
+def test_legacy_start_impossible_transmit_queue_is_refused():
+    bench = bench_of(queue_size=(256, 6))
+    assert bench.call(legacy_start).outputs["eax"] == NIC_QUEUE.code | 6
+
+
 def test_legacy_start_without_mac_is_refused():
     bench = bench_of(offered=OFFERED & ~(1 << F_MAC))
     assert bench.call(legacy_start).outputs["eax"] == NIC_FEATURES.code
