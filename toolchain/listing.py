@@ -290,21 +290,17 @@ def image_listing(image: Image) -> str:
     last = next(reversed(offsets), "")
     out = ["; Generated from Python; see the file and line beside each instruction.", "org 0"]
     for section in image.sections:
-        if not section.size:
-            continue
         if section.name in offsets:
             place = f"start={offsets[section.name]:#x} vstart={section.address:#x} align=1"
-        else:
+        elif section.size or section.name == ".bss":
             place = f"nobits vstart={section.address:#x} valign=1"
+        else:  # NASM knows some names as progbits; an empty section takes no room either way
+            place = f"vstart={section.address:#x} align=1"
         out += ["", f"section {section.name} {place}"]
         out += section_text(image, section)
         if section.name == last:
             rest = file_size(image) - offsets[last] - len(section.contents)
             out += [f"        times {rest} db 0 ; to the end of the page"] if rest else []
-    empty = [s for s in image.sections if not s.size]
-    for section in empty:
-        stem = section.name.lstrip(".")
-        out += [f"{stem}_{end} equ {section.address:#x}" for end in ("start", "end")]
     return "\n".join(out) + "\n"
 
 

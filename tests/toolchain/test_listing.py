@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.forms import nasm
 from tests.support.program import PLAN, program
-from toolchain.asm import CF, RAX, RBX, Asm, In, Out, Reg64, routine
-from toolchain.link import Linker, SectionPlan
+from toolchain.asm import CF, RAX, RBX, Asm, In, Mem8, Out, Reg64, routine
+from toolchain.link import Linker, LinkerSymbol, SectionPlan
 from toolchain.link.flat import file_offsets, flat
 from toolchain.listing import image_hex, image_listing, routine_hex, routine_listing
 
@@ -119,6 +119,20 @@ def test_labels_of_repeated_macros_are_told_apart():
     image = Linker((repeats,), PLAN).link()
     text = routine_listing(image, "repeats")
     assert re.findall(r"^\.\w+:", text, re.MULTILINE) == [".skip:", ".skip_2:"]
+    assert nasm(image_listing(image)) == flat(image)
+
+
+@routine(outputs=[Out(RAX, "an address"), Out(RBX, "another")], source="none")
+def measures(a: Asm) -> None:
+    """Refer to the ends of a section that is empty, and of its own."""
+    a.lea(RAX, Mem8(None, symbol=LinkerSymbol("bss_end")))
+    a.lea(RBX, Mem8(None, symbol=LinkerSymbol("text_start")))
+    a.ret()
+
+
+def test_ends_of_empty_sections_are_relative_too():
+    image = Linker((measures,), PLAN).link()
+    assert image.section(".bss").size == 0
     assert nasm(image_listing(image)) == flat(image)
 
 

@@ -138,8 +138,7 @@ def _label_lines(aliases: Sequence[Alias], image: Image) -> list[str]:
         meaning = alias.doc or (alias.field.doc if alias.field is not None else alias.data.doc)
         out.append(f"{alias.name}: ; {address:#x}, {size} bytes: {meaning}")
         here = max(here, address)
-    # NASM leaves out a section without contents.
-    return [*out, "        resb 1", "__SECT__"]
+    return [*out, "__SECT__"]
 
 
 def nasm_include(
