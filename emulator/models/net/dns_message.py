@@ -58,10 +58,12 @@ def dns_walk(w: World, message: int, length: int, start: int, count: int) -> tup
             w, dns.target.address, dns.target_len, dns.owner.address, dns.owner_len
         )
         if mine and kind == 1 and behind == here + 14:
-            dns.ttl = min(dns.ttl, ttl)
+            if ttl < dns.ttl:
+                dns.ttl = ttl
             return 0, w.u32(message + here + 10)
         if mine and kind == 5:
-            dns.ttl = min(dns.ttl, ttl)
+            if ttl < dns.ttl:
+                dns.ttl = ttl
             bad, used, _ = dns_expand(w, message, length, here + 10, dns.target.address)
             if bad:
                 return malformed
