@@ -27,7 +27,7 @@ class Source:
     Args:
         above: Line number -> text of a comment that has the line to itself.
         beside: Line number -> text of a comment after code.
-        functions: First line, first line of the body and last line of each function, inner ones last.
+        functions: First line, last line of the header and last line of each function, inner ones last.
     """
 
     above: dict[int, str] = field(default_factory=dict)
@@ -79,8 +79,10 @@ def _functions(tree: ast.AST) -> tuple[tuple[int, int, int], ...]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            body = node.body[0].lineno
-            found.append((node.lineno, body, node.end_lineno or body))
+            parts = [*ast.walk(node.args), *([node.returns] if node.returns else [])]
+            header = max((getattr(p, "end_lineno", 0) or 0 for p in parts), default=0)
+            header = max(header, node.lineno)
+            found.append((node.lineno, header, node.end_lineno or header))
     return tuple(sorted(found))
 
 
@@ -100,10 +102,10 @@ class Comments:
             return [], ""
         self._previous = (file, lineno)
         source = read_source(file)
-        start, body, _ = source.function(lineno)
+        start, header, _ = source.function(lineno)
         # Statements that emit nothing (`with a.loop()`, `for`) may stand between; a second pass
         # over the same lines (an unrolled loop, a macro) repeats only what is directly above.
-        last = self._last.get((file, start), body - 1)
+        last = self._last.get((file, start), header)
         above = (
             source.group(last, lineno) if start and last < lineno else source.directly_above(lineno)
         )
