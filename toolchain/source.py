@@ -40,8 +40,10 @@ class Source:
         return max(around, default=(0, 0, 0))
 
     def group(self, after: int, lineno: int) -> list[str]:
-        """Return the whole-line comments between two lines, `after` excluded."""
-        return [self.above[n] for n in range(after + 1, lineno) if n in self.above]
+        """Return the whole-line comments between two lines of one function, `after` excluded."""
+        own = self.function(lineno)
+        lines = [n for n in range(after + 1, lineno) if n in self.above]
+        return [self.above[n] for n in lines if self.function(n) == own]
 
     def directly_above(self, lineno: int) -> list[str]:
         """Return the run of whole-line comments that ends just above a line."""
