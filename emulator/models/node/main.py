@@ -1,0 +1,63 @@
+"""From the boot's facts to a running node."""
+
+from emulator.effects import World, model
+from emulator.models.crypto.drbg import drbg_seed
+from emulator.models.log import log_write
+from emulator.models.memory.windows import workspace_map
+from emulator.models.net.start import net_start
+from emulator.models.nic.device import nic_init
+from emulator.models.node.lease import lease_grant
+from firmware.layouts.boot import BOOT
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import LOG, NIC_FAILED, NODE_STARTED
+from firmware.layouts.memory import MEMORY
+from firmware.layouts.node import CLOCK, CORE, PLAN
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import Hold, ShardContext
+from firmware.limits import SHARDS_MAX
+
+
+@model
+def slot_add(w: World, slot: int) -> int:
+    """Workspace, identity, session object, row in the table."""
+    address, full = workspace_map(w, slot)
+    if full:
+        return 1
+    shard, config, core = w.view(ShardContext, address), w.g(CONFIG), w.g(CORE)
+    shard.shard_id, shard.shard_total = config.local_start + slot, config.global_total
+    shard.profile, shard.hold = config.profile, Hold.NEW
+    shard.session_ptr = shard.session.address_
+    core.slots[slot].context, core.slots[slot].flags = address, 1
+    core.slots_used += 1
+    return 0
+
+
+@model
+def node_init(w: World) -> int:
+    """Plan, lease, card, randomness, network, shards; a dead card is logged and lived with."""
+    config, core, plan = w.g(CONFIG), w.g(CORE), w.g(PLAN)
+    core.now = w.rdtsc()
+    plan.global_total, plan.local_start = config.global_total, config.local_start
+    plan.local_count = config.local_count
+    w.g(PERMITS).max_concurrency = config.max_concurrency
+    w.g(LOG).level = config.log_level
+    if config.lease_ms:
+        lease_grant(w, (core.now + config.lease_ms * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
+    error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)
+    if error:
+        log_write(w, 0, NIC_FAILED, error, w.g(BOOT).nic_function, 0, 0)
+    drbg_seed(w)
+    net_start(w, w.g(BOOT).ack.address, w.g(BOOT).ack_length)
+    for slot in range(min(config.local_count, SHARDS_MAX)):
+        if slot_add(w, slot):
+            break
+    log_write(
+        w,
+        0,
+        NODE_STARTED,
+        config.global_total,
+        config.local_start,
+        core.slots_used,
+        config.lease_ms,
+    )
+    return int(core.slots_used)

@@ -1,0 +1,79 @@
+"""One turn of the node."""
+
+from emulator.effects import World, model
+from emulator.models.log import log_drain
+from emulator.models.net.dns import dns_tick
+from emulator.models.net.dns_message import dns_input
+from emulator.models.net.input import net_input
+from emulator.models.net.tick import net_tick
+from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
+from emulator.models.node.console import console_poll
+from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.lease import lease_tick
+from emulator.models.shard.tick import shard_tick
+from emulator.models.tcp.input import tcp_input
+from firmware.layouts.config import CONFIG
+from firmware.layouts.node import CORE
+from firmware.layouts.shard import ShardContext
+
+FRAMES_PER_TURN, NEVER = 64, 2**64 - 1
+TCP, UDP = 6, 17
+
+
+@model
+def slot_wake(w: World, shard: int) -> None:
+    """Deadline zero is always due."""
+    w.g(CORE).slots[w.view(ShardContext, shard).slot].deadline = 0
+
+
+@model
+def receive_frames(w: World) -> int:
+    """TCP goes to its shard, which is due then; UDP to diagnostics by port, else to DNS."""
+    for taken in range(FRAMES_PER_TURN):
+        frame, length = nic_poll(w)
+        if not length or frame is None:
+            return taken
+        _, kind, payload, size, source, middle, port = net_input(w, frame, length)
+        if kind == TCP:
+            shard = tcp_input(w, payload, size, source, middle)
+            if shard:
+                slot_wake(w, shard)
+        elif kind == UDP and port == w.g(CONFIG).diagnostics_port:
+            diagnostics_input(w, payload, size, source, middle)
+        elif kind == UDP:
+            dns_input(w, payload, size, source, middle, port)
+        nic_release(w)
+    return FRAMES_PER_TURN
+
+
+@model
+def step_shards(w: World) -> int:
+    """Only active slots cost anything, only due ones run."""
+    core, soonest = w.g(CORE), NEVER
+    for n in range(core.slots_used):
+        slot = core.slots[n]
+        if not slot.flags & 1:
+            continue
+        if slot.deadline <= core.now:
+            core.current_shard = slot.context
+            slot.deadline = shard_tick(w, slot.context)
+            core.current_shard = 0
+        soonest = min(soonest, slot.deadline)
+    return int(soonest)
+
+
+@model
+def node_step(w: World) -> int:
+    """The order of a turn; a full receive budget means coming back at once."""
+    core = w.g(CORE)
+    core.now = w.rdtsc()
+    core.turns += 1
+    lease_tick(w)
+    taken = receive_frames(w)
+    soonest = min(net_tick(w), dns_tick(w))
+    console_poll(w)
+    soonest = min(soonest, step_shards(w))
+    nic_flush(w)
+    log_drain(w)
+    core.next_deadline = core.now if taken == FRAMES_PER_TURN else soonest
+    return int(core.next_deadline)

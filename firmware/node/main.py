@@ -1,0 +1,175 @@
+"""From the boot's facts to a running node."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.drbg import drbg_seed
+from firmware.layouts.boot import BOOT, BootInfo
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.log import LOG, NIC_FAILED, NODE_STARTED, LogState
+from firmware.layouts.memory import MEMORY, Memory
+from firmware.layouts.node import CLOCK, CORE, PLAN, Clock, CoreState, Plan, Slot, core
+from firmware.layouts.permit import PERMITS, Permits
+from firmware.layouts.shard import Hold, ShardContext
+from firmware.limits import SHARDS_MAX
+from firmware.log import log, log_write
+from firmware.memory.windows import workspace_map
+from firmware.net.start import net_start
+from firmware.nic.device import nic_init
+from firmware.node.lease import lease_grant
+from firmware.shard.tick import SLOT_ACTIVE
+from toolchain.asm import (
+    AE,
+    AL,
+    CF,
+    CL,
+    EAX,
+    ECX,
+    EDI,
+    EDX,
+    NZ,
+    R8D,
+    R9,
+    R12,
+    R12D,
+    RAX,
+    RCX,
+    RDX,
+    RSI,
+    Asm,
+    C,
+    In,
+    Out,
+    Reg32,
+    routine,
+)
+
+
+@routine(
+    inputs=[In(EDI, int, "slot, below SHARDS_MAX")],
+    outputs=[Out(CF, "1 = no memory left")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        CoreState.slots_used,
+        ConfigBlob.local_start,
+        ConfigBlob.global_total,
+        ConfigBlob.profile,
+    ],
+    writes=[
+        ShardContext.shard_id,
+        ShardContext.shard_total,
+        ShardContext.session_ptr,
+        ShardContext.profile,
+        ShardContext.hold,
+        Slot.context,
+        Slot.flags,
+        CoreState.slots_used,
+    ],
+    calls=[workspace_map],
+    saves=[R12],
+    source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
+)
+def slot_add(a: Asm, slot: Reg32) -> None:
+    """Give one shard its workspace and its row in the scheduler's table."""
+    shard, row = ShardContext.at(RAX), Slot.at(RCX, index=R12)
+    a.mov(R12D, slot)
+    a.call(workspace_map)
+    with a.if_(C):
+        a.ret()
+    a.mov(ECX, CONFIG.it.local_start)
+    a.add(ECX, R12D)
+    a.mov(shard.shard_id, ECX)
+    a.mov(ECX, CONFIG.it.global_total)
+    a.mov(shard.shard_total, ECX)
+    a.mov(CL, CONFIG.it.profile)
+    a.mov(shard.profile, CL)
+    a.mov(shard.hold, Hold.NEW)
+    a.lea(RCX, shard.session.valid)
+    a.mov(shard.session_ptr, RCX)
+
+    a.shl(R12D, 4)  # a slot row is 16 bytes
+    a.lea(RCX, CORE.it.slots.address)
+    a.mov(row.context, EAX)
+    a.mov(row.flags, SLOT_ACTIVE)
+    a.inc(core.slots_used)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    outputs=[Out(EAX, "shards that got a workspace")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ConfigBlob,
+        BootInfo.nic_function,
+        BootInfo.ack_length,
+        Memory.dma_physical,
+        Clock.tsc_cycles_per_ms,
+        CoreState.now,
+        CoreState.slots_used,
+    ],
+    writes=[
+        CoreState.now,
+        Plan.global_total,
+        Plan.local_start,
+        Plan.local_count,
+        Permits.max_concurrency,
+        LogState.level,
+    ],
+    calls=[lease_grant, nic_init, drbg_seed, net_start, slot_add, log_write],
+    saves=[R12],
+    source="firmware/docs/layers.md",
+)
+def node_init(a: Asm) -> None:
+    """Take the plan from the configuration, start the card and the network, make the shards."""
+    config = CONFIG.it
+    a.rdtsc64()
+    a.mov(core.now, RAX)
+    for source, target in (
+        (config.global_total, PLAN.it.global_total),
+        (config.local_start, PLAN.it.local_start),
+        (config.local_count, PLAN.it.local_count),
+        (config.max_concurrency, PERMITS.it.max_concurrency),
+    ):  # fmt: skip - four values, unrolled
+        a.mov(EAX, source)
+        a.mov(target, EAX)
+    a.mov(AL, config.log_level)
+    a.mov(LOG.it.level, AL)
+
+    # A grant at boot, when the operator wants the lease enforced from the start.
+    a.mov(RDX, config.lease_ms)
+    a.test(RDX, RDX)
+    with a.if_(NZ):
+        a.imul(RDX, CLOCK.it.tsc_cycles_per_ms)
+        a.add(RDX, core.now)
+        a.call(lease_grant)
+
+    a.mov(EDI, BOOT.it.nic_function)
+    a.mov(RSI, MEMORY.it.dma_physical)
+    a.call(nic_init)
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        a.mov(EDX, EAX)
+        a.mov(ECX, BOOT.it.nic_function)
+        log(a, NIC_FAILED)
+    a.call(drbg_seed)
+    a.lea(RSI, BOOT.it.ack.address)
+    a.movzx(ECX, BOOT.it.ack_length)
+    a.call(net_start)
+
+    a.xor(R12D, R12D)
+    with a.loop() as top:
+        a.cmp(R12D, config.local_count)
+        a.leave(AE, top)
+        a.cmp(R12D, SHARDS_MAX)
+        a.leave(AE, top)
+        a.mov(EDI, R12D)
+        a.call(slot_add)
+        a.leave(C, top)
+        a.inc(R12D)
+        a.jmp(top.top)
+    a.mov(EDX, config.global_total)
+    a.mov(ECX, config.local_start)
+    a.mov(R8D, core.slots_used)
+    a.mov(R9, config.lease_ms)
+    log(a, NODE_STARTED)
+    a.mov(EAX, core.slots_used)
+    a.ret()

@@ -1,0 +1,193 @@
+"""The node is a step function: it takes what came, moves every shard that is due, and returns.
+
+It never waits. Time comes from the clock, frames from the NIC, randomness from the DRBG, so the same
+bytes run on hardware, in QEMU and in the simulator.
+"""
+
+from firmware.abi import CALLER_SAVED
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
+from firmware.layouts.node import CORE, CoreState, Slot, core
+from firmware.layouts.shard import ShardContext
+from firmware.log import log_drain
+from firmware.net.dns import dns_tick
+from firmware.net.dns_message import dns_input
+from firmware.net.input import net_input
+from firmware.net.tick import net_tick
+from firmware.nic.queue import nic_flush, nic_poll, nic_release
+from firmware.node.console import console_poll
+from firmware.node.diagnostics import diagnostics_input
+from firmware.node.lease import lease_tick
+from firmware.shard.tick import SLOT_ACTIVE, shard_tick
+from firmware.tcp.input import tcp_input
+from toolchain.asm import (
+    BE,
+    EAX,
+    EBX,
+    ECX,
+    NE,
+    NZ,
+    R9W,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    RAX,
+    RBX,
+    RCX,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+FRAMES_PER_TURN = 64
+"""Receive budget of a turn: heartbeats and ACKs of every shard come before more bulk."""
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that has something to do")],
+    clobbers=[RAX, RCX],
+    reads=[ShardContext.slot],
+    writes=[Slot.deadline],
+    source="firmware/docs/layers.md",
+)
+def slot_wake(a: Asm, shard: ShardContext) -> None:
+    """Make a shard due in this turn."""
+    a.movzx(EAX, shard.slot)
+    a.shl(EAX, 4)  # a slot row is 16 bytes
+    a.lea(RCX, CORE.it.slots.address)
+    a.mov(Slot.at(RCX, index=RAX).deadline, 0)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(EAX, "frames taken; FRAMES_PER_TURN = there may be more")],
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.diagnostics_port],
+    calls=[nic_poll, nic_release, net_input, tcp_input, diagnostics_input, dns_input, slot_wake],
+    saves=[RBX, R12],
+    source="firmware/docs/layers.md",
+)
+def receive_frames(a: Asm) -> None:
+    """Hand each received frame to whom it is for; at most the budget of a turn."""
+    a.xor(R12D, R12D)
+    with a.loop() as top:
+        a.call(nic_poll)
+        a.test(ECX, ECX)
+        a.leave(Z, top)
+        a.call(net_input)
+        with a.block() as taken:
+            a.cmp(EAX, PROTOCOL_TCP)
+            with a.if_(E):
+                a.call(tcp_input)
+                # The shard is moved in this very turn, so that its answer leaves with it.
+                a.test(RAX, RAX)
+                a.leave(Z, taken)
+                a.mov(RBX, RAX)
+                a.call(slot_wake)
+                a.jmp(taken)
+            a.cmp(EAX, PROTOCOL_UDP)
+            a.leave(NE, taken)
+            a.cmp(R9W, CONFIG.it.diagnostics_port)
+            with a.if_(E):
+                a.call(diagnostics_input)
+                a.jmp(taken)
+            a.call(dns_input)
+        a.call(nic_release)
+        a.inc(R12D)
+        a.cmp(R12D, FRAMES_PER_TURN)
+        a.again(B, top)
+    a.mov(EAX, R12D)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "earliest TSC at which a shard wants to run; all ones = none")],
+    clobbers=CALLER_SAVED,
+    reads=[CoreState.now, CoreState.slots_used, Slot.flags, Slot.context, Slot.deadline],
+    writes=[CoreState.current_shard, Slot.deadline],
+    calls=[shard_tick],
+    saves=[RBX, R12, R13, R14],
+    source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
+)
+def step_shards(a: Asm) -> None:
+    """Tick every active shard that is due; the table is 16 bytes a slot and nothing else is read."""
+    slot = Slot.at(R12)
+    a.lea(R12, CORE.it.slots.address)
+    a.mov(R13D, core.slots_used)
+    a.mov(R14, -1)
+    a.test(R13D, R13D)
+    with a.if_(NZ), a.loop() as top:
+        with a.block() as idle:
+            a.test(slot.flags, SLOT_ACTIVE)
+            a.leave(Z, idle)
+            a.mov(RAX, slot.deadline)
+            a.cmp(RAX, core.now)
+            with a.if_(BE):
+                # A fault from here on is this shard's own (decision 6).
+                a.mov(EBX, slot.context)
+                a.mov(core.current_shard, RBX)
+                a.call(shard_tick)
+                a.mov(slot.deadline, RAX)
+                a.mov(core.current_shard, 0)
+            a.cmp(RAX, R14)
+            a.cmov(B, R14, RAX)
+        a.add(R12, Slot.SIZE)
+        a.dec(R13D)
+        a.again(NZ, top)
+    a.mov(RAX, R14)
+    a.ret()
+
+
+@routine(
+    outputs=[
+        Out(RAX, "TSC by which the node wants to be called again; all ones = only on a frame")
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[CoreState.now],
+    writes=[CoreState.now, CoreState.turns, CoreState.next_deadline],
+    calls=[
+        lease_tick,
+        receive_frames,
+        net_tick,
+        dns_tick,
+        console_poll,
+        step_shards,
+        nic_flush,
+        log_drain,
+    ],
+    saves=[R12, R13],
+    source="firmware/docs/layers.md",
+)
+def node_step(a: Asm) -> None:
+    """Do one turn: lease, frames, network timers, operator, shards, doorbell, log."""
+    a.rdtsc64()
+    a.mov(core.now, RAX)
+    a.inc(core.turns)
+    a.call(lease_tick)
+    a.call(receive_frames)
+    a.mov(R13D, EAX)
+    a.call(net_tick)
+    a.mov(R12, RAX)
+    a.call(dns_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(console_poll)
+    a.call(step_shards)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(nic_flush)
+    a.call(log_drain)
+
+    # A full budget means that more may be waiting: come back at once.
+    a.mov(RAX, core.now)
+    a.cmp(R13D, FRAMES_PER_TURN)
+    a.cmov(E, R12, RAX)
+    a.mov(RAX, R12)
+    a.mov(core.next_deadline, RAX)
+    a.ret()

@@ -1,0 +1,274 @@
+"""The lifecycle of one shard, one step at a time, from any state."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import (
+    End,
+    Hold,
+    Phase,
+    ShardContext,
+    ShardFlag,
+    ShardState,
+)
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
+from firmware.layouts.websocket import WsState
+from firmware.shard.tick import shard_tick, shards_tick
+from tests.support.lab import Lab
+from tests.support.net import NEEDED, ROUTER, START, NetBench, ip32
+from tests.support.states import MS, layer_states, session_fields, shard_fields
+
+LAB = Lab(*NEEDED, shard_tick, shards_tick, slots=2)
+GATEWAY = "10.0.0.9"
+NEVER = 2**64 - 1
+
+
+class Node:
+    """A node in order with two shards; times are relative to `START`."""
+
+    def __init__(self):
+        self.bench = NetBench(LAB)
+        LAB.g(PERMITS).max_concurrency = 1
+        config = LAB.g(CONFIG)
+        config.gateway_host[0 : len(GATEWAY)] = GATEWAY.encode()
+        config.gateway_host_len, config.gateway_port = len(GATEWAY), 8080
+        path = b"/?v=10&encoding=json"
+        config.gateway_path[0 : len(path)] = path
+        config.gateway_path_len = len(path)
+        self.bench.learn(GATEWAY, slot=0)
+        self.bench.learn(ROUTER, slot=1)
+        core = LAB.g(CORE)
+        core.slots_used = 2
+        self.shards = []
+        for n in range(2):
+            address = LAB.shard(n)
+            context = LAB.view(ShardContext, address)
+            context.shard_id, context.shard_total = n, 2
+            context.session_ptr = context.session.address_
+            core.slots[n].context, core.slots[n].flags = address, 1
+            self.shards.append(context)
+
+    @property
+    def now(self):
+        return LAB.g(CORE).now
+
+    def tick(self, n=0):
+        env = self.bench.environment()
+        env = Environment(
+            tsc=lambda: self.now,
+            on_port_in=env.on_port_in,
+            on_port_out=env.on_port_out,
+            on_mmio_read=env.on_mmio_read,
+            on_mmio_write=env.on_mmio_write,
+        )
+        return LAB.call(shard_tick, env, shard=self.shards[n].address_).outputs["rax"]
+
+    def lines(self):
+        raw = LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head)
+        return raw.decode().splitlines()
+
+
+def apply(context, fields, layers, session):
+    for name, value in fields.items():
+        setattr(context, name, value)
+    for name, value in layers.items():
+        getattr(context, name).state = value
+    for name, value in session.items():
+        setattr(context.session, name, value)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    fields=shard_fields(),
+    layers=layer_states(),
+    session=session_fields(),
+    shift=st.sampled_from([-1, 0, 1]),
+    cycles=st.sampled_from([0, MS, MS, MS]),
+    expired=st.booleans(),
+    configured=st.booleans(),
+)
+def test_shard_tick_any_state_matches_model(
+    fields, layers, session, shift, cycles, expired, configured
+):
+    node = Node()
+    deadlines = ("reconnect_deadline", "attempt_deadline", "close_deadline", "connected_at")
+    moved = {k: (node.now + shift if k in deadlines and v else v) for k, v in fields.items()}
+    apply(node.shards[0], moved, layers, session)
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    LAB.g(LEASE).expired, LAB.g(NETWORK).configured = expired, configured
+    node.tick()
+
+
+@pytest.mark.parametrize(
+    ("expired", "cycles", "configured", "hold"),
+    [
+        (1, MS, 1, Hold.LEASE_EXPIRED),
+        (0, 0, 1, Hold.NO_CLOCK),
+        (0, MS, 0, Hold.NO_NETWORK),
+        (1, 0, 0, Hold.LEASE_EXPIRED),
+    ],
+)
+def test_tick_assigned_says_why_it_waits(expired, cycles, configured, hold):
+    node = Node()
+    LAB.g(LEASE).expired = expired
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    LAB.g(NETWORK).configured = configured
+    assert node.tick() == START + 100 * cycles
+    assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, hold)
+    assert node.bench.sent() == []
+
+
+def test_tick_assigned_dials_the_gateway_in_one_step():
+    node = Node()
+    node.tick()
+    context = node.shards[0]
+    assert (context.state, context.phase) == (ShardState.STARTING, Phase.TCP)
+    assert (context.attempts, context.recovery_attempts) == (1, 0)
+    assert context.tcp.remote_ip == ip32(GATEWAY)
+    assert context.tls.tcp_ptr == context.tcp.address_
+    assert len(node.bench.sent()) == 1
+    retry, attempt = node.lines()
+    assert "code=shard.retry reconnects=0" in retry
+    assert "code=shard.attempt attempt=1 resume=0 address=10.0.0.9 port=8080" in attempt
+
+
+def test_tick_second_shard_of_a_key_waits_without_spending_its_attempt():
+    node = Node()
+    node.tick(0)
+    node.tick(1)
+    other = node.shards[1]
+    assert (other.phase, other.attempts, other.attempt_deadline) == (Phase.PERMIT, 0, 0)
+
+
+def test_tick_resumable_shard_needs_no_permit():
+    node = Node()
+    node.tick(0)
+    other = node.shards[1]
+    other.session.valid, other.sequence = 1, 41
+    other.flags = ShardFlag.SEQ_VALID | ShardFlag.ESTABLISHED
+    node.tick(1)
+    assert (other.phase, other.recovery_attempts, other.sequence) == (Phase.TCP, 1, 41)
+
+
+def test_tick_resume_goes_to_the_host_that_ready_named():
+    node = Node()
+    context = node.shards[0]
+    context.session.valid, context.flags = 1, ShardFlag.SEQ_VALID
+    host = b"10.0.0.1"
+    context.session.resume_host[0 : len(host)] = host
+    context.session.resume_host_len, context.session.resume_port = len(host), 9999
+    node.tick()
+    assert (context.tcp.remote_ip, context.tcp.remote_port) == (ip32("10.0.0.1"), 9999)
+
+
+def test_tick_name_without_an_address_fails_the_attempt():
+    node = Node()
+    config = LAB.g(CONFIG)
+    config.gateway_host[0:4] = b"none"
+    config.gateway_host_len = 4
+    node.tick()
+    assert node.shards[0].failure == End.NETWORK
+    node.tick()
+    assert node.shards[0].state == ShardState.BACKOFF
+
+
+def test_tick_pending_name_is_asked_again_soon():
+    node = Node()
+    LAB.g(NETWORK).dns1 = ip32(ROUTER)
+    LAB.g(CONFIG).gateway_host[0:7] = b"gw.test"
+    LAB.g(CONFIG).gateway_host_len = 7
+    assert node.tick() == START + 100 * MS
+    assert node.shards[0].phase == Phase.RESOLVE
+
+
+@pytest.mark.parametrize("layer", ["tcp", "tls"])
+def test_tick_failed_transport_enters_backoff(layer):
+    node = Node()
+    context, other = node.shards
+    context.state = other.state = ShardState.READY
+    context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
+    context.websocket.state = WsState.IDLE
+    failed = {"tcp": TcpState.FAILED, "tls": TlsState.FAILED}[layer]
+    getattr(context, layer).state = failed
+    getattr(context, layer).error = 0x04050000
+    before = LAB.machine.read(other.address_, ShardContext.SIZE)
+    node.tick()
+    assert (context.state, context.reconnects) == (ShardState.BACKOFF, 1)
+    assert context.reconnect_deadline == START + 5000 * MS
+    assert context.evidence.error == 0x04050000
+    assert LAB.machine.read(other.address_, ShardContext.SIZE) == before
+
+
+@pytest.mark.parametrize(("late", "state"), [(-1, ShardState.BACKOFF), (0, ShardState.STARTING)])
+def test_tick_backoff_waits_for_its_deadline(late, state):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.reconnect_deadline = ShardState.BACKOFF, START - late
+    deadline = node.tick()
+    assert context.state == state
+    assert deadline == (START + 1 if late < 0 else START)
+
+
+def test_tick_zero_deadline_schedules_once_with_one_record():
+    node = Node()
+    context = node.shards[0]
+    context.state = ShardState.BACKOFF
+    for _ in range(3):
+        assert node.tick() == START + 5000 * MS
+    assert context.reconnects == 1
+    assert len([x for x in node.lines() if "code=shard.backoff" in x]) == 1
+
+
+def test_tick_zero_deadline_without_a_clock_ends_in_assigned_and_nothing_grows():
+    node = Node()
+    context = node.shards[0]
+    context.state, context.reconnects = ShardState.BACKOFF, 9
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    for _ in range(3):
+        node.tick()
+    assert (context.state, context.hold) == (ShardState.ASSIGNED, Hold.NO_CLOCK)
+    assert (context.reconnects, context.reconnect_deadline) == (9, 0)
+    assert len([x for x in node.lines() if "code=shard.no_clock" in x]) == 1
+
+
+def test_tick_fatal_never_retries():
+    node = Node()
+    context = node.shards[0]
+    context.state = ShardState.FATAL
+    assert node.tick() == NEVER
+    assert context.state == ShardState.FATAL
+    assert node.bench.sent() == []
+
+
+def test_tick_attempt_ends_at_its_deadline():
+    node = Node()
+    node.tick()
+    LAB.g(CORE).now = node.shards[0].attempt_deadline
+    node.tick()
+    context = node.shards[0]
+    assert (context.state, context.evidence.end) == (ShardState.BACKOFF, End.TIMEOUT)
+    assert context.evidence.phase == Phase.TCP
+
+
+def test_shards_tick_sweeps_active_slots_only():
+    node = Node()
+    LAB.g(CORE).slots[1].flags = 0
+    env = node.bench.environment()
+    env = Environment(tsc=lambda: START, on_port_in=env.on_port_in, on_port_out=env.on_port_out)
+    LAB.call(shards_tick, env)
+    states = [s.state for s in node.shards]
+    assert states == [ShardState.STARTING, ShardState.ASSIGNED]
+
+
+def test_shards_tick_without_shards_does_nothing():
+    node = Node()
+    LAB.g(CORE).slots_used = 0
+    LAB.call(shards_tick, Environment())
+    assert node.shards[0].state == ShardState.ASSIGNED
