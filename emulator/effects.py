@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import unicorn.x86_const as ux
+
 from emulator.machine import PAGE, split
 from toolchain.layout.fields import BytesField, Field, NestedField
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 S = TypeVar("S", bound="Struct")
+_CONTROL = {"cr2": ux.UC_X86_REG_CR2, "cr3": ux.UC_X86_REG_CR3}
 _REGISTRY: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
@@ -254,6 +257,10 @@ class World:
     def rdmsr(self, msr: int) -> int:
         """Return what RDMSR gave the machine."""
         return int(self._answer("rdmsr"))
+
+    def control(self, name: str) -> int:
+        """Return CR2 or CR3, which no routine changes while it is checked."""
+        return int(self._machine.engine.reg_read(_CONTROL[name]))
 
     def _event(self, *key: object) -> None:
         self.effects.append(Event(key, _caller()))

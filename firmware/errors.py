@@ -53,6 +53,9 @@ def site(layer: Layer, number: int, name: str, meaning: str) -> Site:
     return made
 
 
+# firmware/cpu
+CPU_FAULT = site(Layer.CPU, 1, "fault", "the shard's own code faulted; detail = exception number")
+
 # firmware/nic
 NIC_UNSUPPORTED = site(Layer.NIC, 1, "unsupported", "the PCI function is no virtio-net device")
 NIC_RESET_STUCK = site(Layer.NIC, 2, "reset_stuck", "the device does not read back status 0")
@@ -62,6 +65,7 @@ NIC_QUEUE = site(
 NIC_FEATURES = site(Layer.NIC, 4, "features", "the device refuses the features it must accept")
 NIC_BAR = site(Layer.NIC, 5, "bar", "a register structure lies outside what can be reached")
 NIC_RING = site(Layer.NIC, 6, "ring", "used.idx is ahead of what was given; detail = difference")
+NIC_DEVICE = site(Layer.NIC, 7, "device", "the device gave up or is gone; detail = its status")
 
 
 def describe(error: int) -> str:

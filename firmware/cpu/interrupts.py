@@ -42,8 +42,8 @@ SETUP: tuple[tuple[int, int], ...] = (
     (MASTER_DATA, 0xFF & ~(1 << TIMER_IRQ | 1 << CASCADE_IRQ)), (SLAVE_DATA, 0xFF),
 )  # fmt: skip
 """Port and value, in order (Intel 8259A data sheet)."""
-HALT_TICKS_MAX = 59_659
-"""50 ms of the PIT: a wake-up that gets lost costs latency only."""
+HALT_MS_MAX = 50
+"""A wake-up that gets lost costs latency only; the PIT counts no more than 54 ms."""
 HALT_TICKS_UNKNOWN = 11_932
 """10 ms, while the TSC says nothing about time."""
 
@@ -177,7 +177,7 @@ def cpu_idle(a: Asm, deadline: Reg64) -> None:
         a.ret()
     # ticks = cycles * 1193 / cycles per millisecond, rounded down, at least one.
     a.mov(RAX, CLOCK.it.tsc_cycles_per_ms)
-    a.imul(RAX, RAX, HALT_TICKS_MAX * 1000 // PIT_HZ)
+    a.imul(RAX, RAX, HALT_MS_MAX)
     a.cmp(RCX, RAX)
     with a.if_(A):
         a.mov(RCX, RAX)
