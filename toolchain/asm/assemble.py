@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import iced_x86 as ix
 
 from toolchain.asm.assembler import Label, Line, Offset
-from toolchain.asm.encode import encoded
 from toolchain.asm.operands import Mem
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _fixups(line: Line, offset: int, size: int, bits: int) -> list[Fixup]:
 def assemble(routine: Routine) -> Unit:
     """Encode a routine; branches to labels take the short form wherever it reaches."""
     lines, bits = routine.lines(), routine.bits
-    fixed = [encoded(n.ins, bits) if n.ins is not None else b"" for n in lines]
+    fixed = [line.code for line in lines]
     local = [n for n, line in enumerate(lines) if isinstance(line.target, Label)]
     at = {label: n for n, line in enumerate(lines) for label in line.labels}
     long_: set[int] = set()

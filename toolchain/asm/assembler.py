@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolchain.asm.encode import select
+from toolchain.asm.encode import choose
 from toolchain.asm.errors import AsmError
 from toolchain.asm.instructions import Instructions
 from toolchain.asm.operands import BY_SIZE, Mem, Mem64, Region
@@ -50,7 +50,8 @@ class Offset:
 class Line:
     """One emitted instruction with its origin.
 
-    `target` is the label of a branch, or the routine of a call or tail jump.
+    `target` is the label of a branch, or the routine of a call or tail jump; `code` are the bytes of
+    anything else, before fixups.
     """
 
     mnemonic: str
@@ -60,6 +61,7 @@ class Line:
     labels: list[Label] = field(default_factory=list)
     ins: ix.Instruction | None = None
     target: Label | Routine | None = None
+    code: bytes = b""
 
     @property
     def where(self) -> str:
@@ -188,9 +190,10 @@ class Asm(Instructions):
         ops: tuple[Any, ...],
         ins: ix.Instruction | None,
         target: Label | Routine | None = None,
+        code: bytes = b"",
     ) -> None:
         file, lineno = self._origin()
-        line = Line(mnemonic, ops, file, lineno, self._pending, ins, target)
+        line = Line(mnemonic, ops, file, lineno, self._pending, ins, target, code)
         self._pending = []
         self.lines.append(line)
 
@@ -201,15 +204,18 @@ class Asm(Instructions):
 
     def emit(self, mnemonic: str, *ops: Any) -> None:  # noqa: ANN401 - the typed methods narrow it
         """Append one instruction in its shortest encoding."""
-        try:
-            ins = select(mnemonic, ops, self.bits)
-        except AsmError as problem:
-            raise self.error(problem.what, problem.instead) from None
-        self._append(mnemonic, ops, ins)
+        self._plain(mnemonic, ops)
         if mnemonic == "push":
             self._pushed += self.bits // 8
         elif mnemonic == "pop":
             self._pushed -= self.bits // 8
+
+    def _plain(self, mnemonic: str, ops: tuple[Any, ...]) -> None:
+        try:
+            ins, code = choose(mnemonic, ops, self.bits)
+        except AsmError as problem:
+            raise self.error(problem.what, problem.instead) from None
+        self._append(mnemonic, ops, ins, None, code)
 
     # -- labels and branches ----------------------------------------------------------------------
     def label(self, name: str) -> Label:
@@ -269,12 +275,12 @@ class Asm(Instructions):
 
     def call_indirect(self, pointer: Reg64 | Mem64[Any]) -> None:
         """Call through a pointer that holds one of the contract's `indirect` routines."""
-        self._append("call", (pointer,), select("call", (pointer,), self.bits))
+        self._plain("call", (pointer,))
 
     def ret(self) -> None:
         """Release locals, pop the saved registers, return."""
         self._epilogue()
-        self._append("ret", (), select("ret", (), self.bits))
+        self._plain("ret", ())
 
     def _epilogue(self) -> None:
         if self._locals:
@@ -286,11 +292,11 @@ class Asm(Instructions):
 
     def int_(self, vector: int) -> None:
         """Raise a software interrupt (BIOS calls)."""
-        self._append("int", (vector,), select("int", (vector,), self.bits))
+        self._plain("int", (vector,))
 
     def far_call(self, pointer: Mem[Any]) -> None:
         """Call through a segment:offset pointer in memory (the PXE entry point)."""
-        self._append("call far", (pointer,), select("call far", (pointer,), self.bits))
+        self._plain("call far", (pointer,))
 
     def far_jmp(self, selector: int, target: Routine) -> None:
         """Load CS and jump: the way from 16- to 32- and from 32- to 64-bit code."""

@@ -355,7 +355,12 @@ def _natural(mnemonic: str, ops: tuple[Any, ...], bits: int) -> tuple[Any, ...]:
 
 
 def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
-    """Return the shortest encoding of the instruction.
+    """Return the instruction in its shortest encoding; see `choose`."""
+    return choose(mnemonic, ops, bits)[0]
+
+
+def choose(mnemonic: str, ops: tuple[Any, ...], bits: int) -> tuple[ix.Instruction, bytes]:
+    """Return the shortest encoding of the instruction, and its bytes before any fixup.
 
     Raises:
         AsmError: No form takes these operands, or an immediate does not fit.
@@ -368,9 +373,9 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
             f"lea ignores the base of {ops[1].segment}", "take the address from the global's symbol"
         )
     if not ops and (string := _string(mnemonic, bits)) is not None:
-        return string
+        return string, encoded(string, bits)
     written, ops = ops, _natural(mnemonic, ops, bits)
-    best: tuple[tuple[int, tuple[int, int]], ix.Instruction] | None = None
+    best: tuple[tuple[int, tuple[int, int]], ix.Instruction, bytes] | None = None
     refusal = ""
     for form in _candidates(mnemonic, bits, tuple(map(_shape, ops))):
         if form.clears and ops[0] is ops[1]:
@@ -380,12 +385,13 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
             continue
         ins = _build(form, ops, bits)
         try:
-            key = len(encoded(ins, bits)), form.rank
+            code = encoded(ins, bits)
         except ValueError as problem:
             refusal = str(problem)
             continue
+        key = len(code), form.rank
         if best is None or key < best[0]:
-            best = key, ins
+            best = key, ins, code
     if best is None:
         shown = ", ".join(describe(o) for o in written) or "no operands"
         if refusal:
@@ -397,4 +403,4 @@ def select(mnemonic: str, ops: tuple[Any, ...], bits: int) -> ix.Instruction:
             f"no {bits}-bit form of {mnemonic} takes {shown}",
             "check operand widths and immediate ranges; memory to memory needs a register",
         )
-    return best[1]
+    return best[1], best[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolchain.asm.assembler import Asm, Line
@@ -15,6 +16,8 @@ from toolchain.layout.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+_TOOLS = str(Path(__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,32 @@ class Routine:
             arguments = [
                 i.kind.at(i.reg) if issubclass(i.kind, Struct) else i.reg for i in c.inputs
             ]
-            self.body(a, *arguments)
+            try:
+                self.body(a, *arguments)
+            except AsmError as problem:
+                if problem.routine:
+                    raise
+                raise AsmError(
+                    problem.what,
+                    problem.instead,
+                    routine=self.name,
+                    where=_generator_line(problem) or self.where,
+                ) from None
             a.finish()
             check(self, a.lines)
             self._lines = a.lines
         return self._lines
+
+
+def _generator_line(problem: BaseException) -> str:
+    """Return `file:line` of the deepest frame outside this package's tools."""
+    found, frame = "", problem.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if not file.startswith(_TOOLS):
+            found = f"{file}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return found
 
 
 def routine(
