@@ -1,0 +1,32 @@
+"""The answer to Hello."""
+
+from emulator.effects import World, model
+from emulator.models.gateway.send import gateway_identify, gateway_resume
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import Session, ShardContext, ShardFlag
+from firmware.limits import RESUME_TIMEOUT_MS
+
+
+def later(w: World, milliseconds: int) -> int:
+    """Return the time of the turn plus some milliseconds."""
+    return int(w.g(CORE).now + milliseconds * w.g(CLOCK).tsc_cycles_per_ms)
+
+
+@model
+def gateway_handshake(w: World, shard: int) -> None:
+    """Resume needs session, validity and sequence; everything else is Identify (rule S10)."""
+    context = w.view(ShardContext, shard)
+    resumable = (
+        context.session_ptr
+        and w.view(Session, context.session_ptr).valid == 1
+        and context.flags & ShardFlag.SEQ_VALID
+    )
+    if resumable:
+        if not gateway_resume(w, shard):
+            context.gateway.state = GatewayState.WAIT_RESUMED
+            context.phase_deadline = later(w, RESUME_TIMEOUT_MS)
+        return
+    if not gateway_identify(w, shard):
+        context.flags &= ~ShardFlag.SEQ_VALID
+        context.gateway.state = GatewayState.WAIT_READY

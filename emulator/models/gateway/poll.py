@@ -1,0 +1,73 @@
+"""What came."""
+
+from emulator.effects import World, model
+from emulator.models.failure import shard_fail
+from emulator.models.gateway.fail import gateway_violate
+from emulator.models.gateway.ops import gateway_message
+from emulator.models.json.feed import json_feed, json_reset
+from emulator.models.log import log
+from emulator.models.websocket.frames import ws_next
+from firmware.layouts.json import INCOMPLETE, JsonState
+from firmware.layouts.log import GATEWAY_CLOSED
+from firmware.layouts.node import CORE
+from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.layouts.websocket import PEER_CLOSED, WsState
+
+_NEW_SESSION = {4003, 4007, 4009}
+_FATAL = {4004, 4010, 4012, 4013, 4014}
+_WAIT = {1013, 4008}
+
+
+def action_of(code: int) -> int:
+    """Return the FailureFlag of a close code in the Discord profile."""
+    if code == 4011:
+        return FailureFlag.FATAL | FailureFlag.RESHARD
+    if code in _FATAL:
+        return FailureFlag.FATAL
+    if code in _WAIT:
+        return FailureFlag.WAIT
+    return FailureFlag.RESET_SESSION if code in _NEW_SESSION else 0
+
+
+@model
+def gateway_closed(w: World, shard: int) -> None:
+    """Every code is retried but the fatal ones."""
+    context = w.view(ShardContext, shard)
+    code = context.peer_close
+    flags = action_of(code)
+    log(w, GATEWAY_CLOSED, shard, code, flags, context.sequence)
+    shard_fail(w, shard, End.CLOSED, flags, 0, PEER_CLOSED.code | code)
+
+
+@model
+def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> None:
+    """After a failure nothing counts any more; a message is acted on when it is whole."""
+    context = w.view(ShardContext, shard)
+    if context.failure:
+        return
+    parser = context.gateway.parser
+    context.gateway.last_frame_at = w.g(CORE).now
+    context.bytes_received += length
+    if place & 1:
+        json_reset(w, parser.address_)
+    error = json_feed(w, parser.address_, part, length)
+    if error:
+        gateway_violate(w, shard, error)
+    elif place & 2:
+        if parser.state == JsonState.END:
+            gateway_message(w, shard)
+        else:
+            gateway_violate(w, shard, INCOMPLETE.code | parser.state)
+
+
+@model
+def gateway_poll(w: World, shard: int) -> None:
+    """All parts, then the close."""
+    context = w.view(ShardContext, shard)
+    while True:
+        nothing, where, length, place = ws_next(w, shard)
+        if nothing or where is None or length is None or place is None:
+            break
+        gateway_chunk(w, shard, where, length, place)
+    if context.websocket.state == WsState.CLOSED and not context.failure:
+        gateway_closed(w, shard)

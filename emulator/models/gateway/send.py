@@ -1,0 +1,83 @@
+"""Outgoing payloads, as json.dumps would write them."""
+
+from emulator.effects import World, model
+from emulator.models.json.write import put_decimal
+from emulator.models.websocket.send import ws_begin, ws_finish
+from firmware.layouts.config import CONFIG
+from firmware.layouts.gateway import GatewayFlag
+from firmware.layouts.node import CORE
+from firmware.layouts.shard import Session, ShardContext, ShardFlag
+
+
+@model
+def gateway_send(w: World, shard: int, length: int) -> int:
+    """Copy the payload into a text frame when there is room."""
+    gateway = w.view(ShardContext, shard).gateway
+    where, full = ws_begin(w, shard, length)
+    if full:
+        return 1
+    w.write(where, bytes(gateway.outbound[:length]))
+    ws_finish(w, shard, length, 0x81)
+    return 0
+
+
+def _compose(w: World, shard: int, *parts: bytes | int) -> int:
+    """Write texts and numbers after each other, then send them."""
+    gateway = w.view(ShardContext, shard).gateway
+    start = at = gateway.offset_of("outbound")
+    for part in parts:
+        if isinstance(part, int):
+            at = put_decimal(w, at, part)
+        else:
+            w.write(at, part)
+            at += len(part)
+    return gateway_send(w, shard, at - start)
+
+
+@model
+def gateway_heartbeat(w: World, shard: int) -> int:
+    """Op 1 with the sequence or null; only a beat that finds none pending starts the wait."""
+    context = w.view(ShardContext, shard)
+    gateway = context.gateway
+    known = context.flags & ShardFlag.SEQ_VALID
+    sequence: bytes | int = gateway.seq_acked if known else b"null"
+    if _compose(w, shard, b'{"op":1,"d":', sequence, b"}"):
+        return 1
+    gateway.beats += 1
+    gateway.flags &= ~GatewayFlag.BEAT_OWED
+    if not gateway.flags & GatewayFlag.ACK_PENDING:
+        gateway.flags |= GatewayFlag.ACK_PENDING
+        gateway.hb_sent_at = w.g(CORE).now
+    return 0
+
+
+def _token(w: World) -> bytes:
+    config = w.g(CONFIG)
+    return bytes(config.token[: config.token_len])
+
+
+@model
+def gateway_identify(w: World, shard: int) -> int:
+    """Op 2 with token, intents, properties and the shard pair."""
+    context = w.view(ShardContext, shard)
+    return _compose(
+        w,
+        shard,
+        b'{"op":2,"d":{"token":"' + _token(w) + b'","intents":',
+        w.g(CONFIG).intents,
+        b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"},"shard":[',
+        context.shard_id,
+        b",",
+        context.shard_total,
+        b"]}}",
+    )
+
+
+@model
+def gateway_resume(w: World, shard: int) -> int:
+    """Op 6 with token, session id and sequence."""
+    context = w.view(ShardContext, shard)
+    session = w.view(Session, context.session_ptr)
+    id_ = bytes(session.session_id[: session.session_id_len])
+    start = b'{"op":6,"d":{"token":"' + _token(w) + b'","session_id":"' + id_ + b'","seq":'
+    return _compose(w, shard, start, context.gateway.seq_acked, b"}}")

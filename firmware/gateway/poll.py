@@ -1,0 +1,178 @@
+"""What came: parts of messages into the parser, whole messages to their opcode, close codes."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.failure import shard_fail
+from firmware.gateway.fail import gateway_violate
+from firmware.gateway.ops import gateway_message
+from firmware.json.feed import json_feed, json_reset
+from firmware.layouts.gateway import GatewayContext
+from firmware.layouts.json import INCOMPLETE, JsonParser, JsonState
+from firmware.layouts.log import GATEWAY_CLOSED
+from firmware.layouts.node import CoreState, core
+from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.layouts.websocket import PEER_CLOSED, WebSocketContext, WsState
+from firmware.log import log, log_write
+from firmware.websocket.frames import FIRST_PART, LAST_PART, ws_next
+from toolchain.asm import (
+    EAX,
+    ECX,
+    EDX,
+    NE,
+    NZ,
+    R8D,
+    R9D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    R14D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RSI,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Reg32,
+    Reg64,
+    Z,
+    mem8,
+    routine,
+)
+from toolchain.layout.data import constant
+
+FIRST_CODE = 4000
+_RESUME, _IDENTIFY, _WAIT = 0, FailureFlag.RESET_SESSION, FailureFlag.WAIT
+_FATAL, _RESHARD = FailureFlag.FATAL, FailureFlag.FATAL | FailureFlag.RESHARD
+# The Discord profile: what a close code asks for beyond a reconnect (gateway.md section 2).
+ACTIONS = {
+    4000: _RESUME,
+    4001: _RESUME,
+    4002: _RESUME,
+    4003: _IDENTIFY,
+    4004: _FATAL,
+    4005: _RESUME,
+    4006: _RESUME,
+    4007: _IDENTIFY,
+    4008: _WAIT,
+    4009: _IDENTIFY,
+    4010: _FATAL,
+    4011: _RESHARD,
+    4012: _FATAL,
+    4013: _FATAL,
+    4014: _FATAL,
+}
+TRY_AGAIN_LATER = 1013
+CLOSE_ACTIONS = constant(
+    "gateway_close_actions",
+    bytes(ACTIONS[FIRST_CODE + n] for n in range(len(ACTIONS))),
+    "FailureFlag by close code from 4000 on; other codes ask for nothing",
+)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard whose server closed")],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.peer_close, ShardContext.sequence, CLOSE_ACTIONS],
+    calls=[shard_fail, log_write],
+    saves=[R12, R13],
+    source="firmware/docs/gateway.md#close-codes",
+)
+def gateway_closed(a: Asm, shard: ShardContext) -> None:
+    """Turn the server's close code into what the next attempt has to do."""
+    code, flags = R12D, R13D
+    a.movzx(code, shard.peer_close)
+    a.xor(flags, flags)
+    a.lea(EAX, mem8(R12, -FIRST_CODE, ref=CLOSE_ACTIONS))
+    a.cmp(EAX, len(ACTIONS))
+    with a.if_(B):
+        a.lea(RCX, CLOSE_ACTIONS.address)
+        a.movzx(flags, mem8(RCX, index=RAX, ref=CLOSE_ACTIONS))
+    a.cmp(code, TRY_AGAIN_LATER)
+    with a.if_(E):
+        a.mov(flags, _WAIT)
+    a.mov(EDX, code)
+    a.mov(ECX, flags)
+    a.mov(R8D, shard.sequence)
+    log(a, GATEWAY_CLOSED, RBX)
+    a.mov(EDX, End.CLOSED)
+    a.mov(ECX, flags)
+    a.xor(R8D, R8D)
+    a.mov(R9D, code)
+    a.or_(R9D, PEER_CLOSED.code)
+    a.jmp(shard_fail)
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "the shard"),
+        In(RSI, int, "a part of a message"),
+        In(ECX, int, "its bytes"),
+        In(EDX, int, "bit 0: first of the message, bit 1: last"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.failure, CoreState.now, JsonParser.state],
+    writes=[ShardContext.bytes_received, GatewayContext.last_frame_at],
+    calls=[json_reset, json_feed, gateway_message, gateway_violate],
+    saves=[R12, R13, R14],
+    source="firmware/docs/gateway.md#messages",
+)
+def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place: Reg32) -> None:
+    """Feed the parser; act on a message when its last part was read."""
+    gateway = shard.gateway
+    a.cmp(shard.failure, End.NONE)
+    with a.if_(NE):
+        a.ret()
+    a.mov(R12, part)
+    a.mov(R13D, length)
+    a.mov(R14D, place)
+    a.mov(RAX, core.now)
+    a.mov(gateway.last_frame_at, RAX)
+    a.add(shard.bytes_received, R13)
+    a.test(place, FIRST_PART)
+    with a.if_(NZ):
+        a.lea(RDI, gateway.parser.state)
+        a.call(json_reset)
+    a.lea(RDI, gateway.parser.state)
+    a.mov(RSI, R12)
+    a.mov(ECX, R13D)
+    a.call(json_feed)
+    a.mov(R9D, EAX)
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        a.jmp(gateway_violate)
+    a.test(R14D, LAST_PART)
+    with a.if_(Z):
+        a.ret()
+    a.mov(EAX, gateway.parser.state)
+    a.lea(R9D, mem8(RAX, INCOMPLETE.code, ref=CLOSE_ACTIONS))
+    a.cmp(EAX, JsonState.END)
+    with a.if_(NE):
+        a.jmp(gateway_violate)
+    a.jmp(gateway_message)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard")],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.failure, WebSocketContext.state],
+    calls=[ws_next, gateway_chunk, gateway_closed],
+    source="firmware/docs/gateway.md#messages",
+)
+def gateway_poll(a: Asm, shard: ShardContext) -> None:
+    """Take everything that lies in the ring, then the server's close if there is one."""
+    with a.loop() as parts:
+        a.call(ws_next)
+        a.leave(C, parts)
+        a.call(gateway_chunk)
+        a.jmp(parts.top)
+    a.cmp(shard.websocket.state, WsState.CLOSED)
+    with a.if_(E):
+        a.cmp(shard.failure, End.NONE)
+        with a.if_(E):
+            a.jmp(gateway_closed)
+    a.ret()

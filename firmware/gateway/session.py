@@ -1,0 +1,269 @@
+"""READY: what of it is believed, and where a Resume will go."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.gateway.fail import gateway_violate
+from firmware.layouts.gateway import (
+    READY_SESSION,
+    READY_SHARD,
+    GatewayContext,
+    GatewayState,
+    UrlFault,
+)
+from firmware.layouts.json import RESUME_URL_MAX, JsonField, JsonKind, JsonParser
+from firmware.layouts.log import GATEWAY_URL
+from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
+from firmware.layouts.websocket import WS_PORT
+from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
+from firmware.log import log, log_write
+from toolchain.asm import (
+    AE,
+    EAX,
+    ECX,
+    EDX,
+    NZ,
+    R8,
+    R8D,
+    R9,
+    R9D,
+    R10D,
+    R10W,
+    R12,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    In,
+    Mem8,
+    Mem32,
+    Region,
+    Z,
+    mem8,
+    mem32,
+    routine,
+)
+from toolchain.layout.data import constant
+
+SCHEME = b"ws://"
+_HOST = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+# RFC 8259 needs no escape for these, and no session id of any service holds others.
+_ID = bytes(c for c in range(0x21, 0x7F) if c not in b'"\\')
+HOST_CHAR, ID_CHAR = 1, 2
+CHARS = constant(
+    "gateway_chars",
+    bytes((HOST_CHAR if c in _HOST else 0) | (ID_CHAR if c in _ID else 0) for c in range(256)),
+    "what may stand in a host name and in a session id",
+)
+URL = Region("resume_gateway_url", "in the parser, RESUME_URL_MAX bytes")
+
+
+def kind(shard: ShardContext, field: JsonField) -> Mem8[int]:
+    """Return the kind of a kept value."""
+    return shard.gateway.parser.kinds.m8(field)
+
+
+def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
+    """Return the integer, or the length of the text, of a kept value."""
+    return shard.gateway.parser.values.m32(4 * field)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard; session_ptr is set")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.session_ptr,
+        JsonParser.kinds,
+        JsonParser.values,
+        JsonParser.resume_url,
+        URL,
+        CHARS,
+    ],
+    writes=[Session.resume_host, Session.resume_host_len, Session.resume_port],
+    calls=[log_write],
+    saves=[R12],
+    source="firmware/docs/gateway.md#resume-url",
+)
+def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
+    """Take host and port of resume_gateway_url; one that cannot be used is ignored, loudly."""
+    session = Session.at(R12)
+    at, end, host, size, port, chars = RSI, R8, R9D, ECX, R10D, RDX
+    ignored, port_end, use = a.label("ignored"), a.label("port_end"), a.label("use")
+    a.mov(R12, shard.session_ptr)
+    a.mov(session.resume_host_len, 0)
+
+    a.mov(EAX, UrlFault.ABSENT)
+    a.cmp(kind(shard, JsonField.RESUME_URL), JsonKind.STRING)
+    a.jne(ignored)
+    a.mov(EAX, UrlFault.TOO_LONG)
+    a.mov(R8D, value(shard, JsonField.RESUME_URL))
+    a.cmp(R8D, RESUME_URL_MAX)
+    a.j(A, ignored)
+    # The transport is plain, so a wss:// URL would be dialled in a way that it forbids.
+    a.mov(EAX, UrlFault.SCHEME)
+    a.lea(at, shard.gateway.parser.resume_url.address)
+    a.add(end, at)
+    a.cmp(mem32(at, ref=URL), int.from_bytes(SCHEME[:4], "little"))
+    a.jne(ignored)
+    a.cmp(mem8(at, 4, ref=URL), SCHEME[4])
+    a.jne(ignored)
+    a.add(at, len(SCHEME))
+
+    a.mov(EAX, UrlFault.HOST)
+    a.lea(chars, CHARS.address)
+    a.xor(size, size)
+    with a.loop() as name:
+        a.cmp(at, end)
+        a.leave(AE, name)
+        a.movzx(host, mem8(at, ref=URL))
+        a.test(mem8(chars, index=R9, ref=CHARS), HOST_CHAR)
+        a.leave(Z, name)
+        a.inc(at)
+        a.inc(size)
+        a.jmp(name.top)
+    a.lea(R9D, mem8(RCX, -1, ref=URL))
+    a.cmp(R9D, RESUME_HOST_MAX)
+    a.jae(ignored)
+
+    a.mov(EAX, UrlFault.PORT)
+    a.mov(port, WS_PORT)
+    a.cmp(at, end)
+    a.jae(use)
+    a.cmp(mem8(at, ref=URL), ord(":"))
+    a.jne(port_end)
+    a.xor(port, port)
+    with a.loop() as digits:
+        a.inc(at)
+        a.cmp(at, end)
+        a.leave(AE, digits)
+        a.movzx(R9D, mem8(at, ref=URL))
+        a.sub(R9D, ord("0"))
+        a.cmp(R9D, 9)
+        a.leave(A, digits)
+        a.imul(port, port, 10)
+        a.add(port, R9D)
+        a.cmp(port, 0xFFFF)
+        a.j(A, ignored)
+        a.jmp(digits.top)
+    a.test(port, port)
+    a.jz(ignored)
+    a.cmp(at, end)
+    a.jae(use)
+    a.place(port_end)
+    a.cmp(mem8(at, ref=URL), ord("/"))
+    a.je(use)
+    a.cmp(mem8(at, ref=URL), ord("?"))
+    a.jne(ignored)
+
+    a.place(use)
+    a.mov(session.resume_port, R10W)
+    a.mov(session.resume_host_len, size)
+    a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
+    a.lea(RDI, session.resume_host.address)
+    a.rep_movsb()
+    a.ret()
+
+    a.place(ignored)
+    a.mov(EDX, EAX)
+    a.mov(ECX, value(shard, JsonField.RESUME_URL))
+    log(a, GATEWAY_URL, RBX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard in WAIT_READY; the parser holds READY")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.shard_id,
+        ShardContext.shard_total,
+        ShardContext.flags,
+        JsonParser.kinds,
+        JsonParser.values,
+        JsonParser.session_id,
+        CHARS,
+        URL,
+    ],
+    writes=[
+        ShardContext.session_ptr,
+        ShardContext.sequence,
+        ShardContext.flags,
+        ShardContext.phase_deadline,
+        GatewayContext.state,
+        GatewayContext.seq_acked,
+        Session.session_id,
+        Session.session_id_len,
+        Session.unanswered_resumes,
+        Session.valid,
+    ],
+    calls=[gateway_resume_url, gateway_violate],
+    saves=[R12],
+    source="firmware/docs/gateway.md#ready",
+)
+def gateway_ready(a: Asm, shard: ShardContext) -> None:
+    """Store the session that READY describes, after checking that it is ours."""
+    gateway, session = shard.gateway, Session.at(R12)
+    bad_session, bad_shard, fail = map(a.label, ("bad_session", "bad_shard", "fail"))
+    size, chars = ECX, RDX
+
+    # The shard pair was sent with Identify, so the answer has to name it (case E15).
+    a.cmp(kind(shard, JsonField.SHARD_ID), JsonKind.INTEGER)
+    a.jne(bad_shard)
+    a.cmp(kind(shard, JsonField.SHARD_TOTAL), JsonKind.INTEGER)
+    a.jne(bad_shard)
+    a.cmp(kind(shard, JsonField.SHARD_MORE), JsonKind.ABSENT)
+    a.jne(bad_shard)
+    a.mov(EAX, value(shard, JsonField.SHARD_ID))
+    a.cmp(EAX, shard.shard_id)
+    a.jne(bad_shard)
+    a.mov(EAX, value(shard, JsonField.SHARD_TOTAL))
+    a.cmp(EAX, shard.shard_total)
+    a.jne(bad_shard)
+
+    # The id goes back into a JSON text as it is, so it must need no escapes.
+    a.cmp(kind(shard, JsonField.SESSION_ID), JsonKind.STRING)
+    a.jne(bad_session)
+    a.mov(size, value(shard, JsonField.SESSION_ID))
+    a.lea(EAX, mem8(RCX, -1, ref=URL))
+    a.cmp(EAX, SESSION_ID_MAX)
+    a.jae(bad_session)
+    a.lea(chars, CHARS.address)
+    a.mov(R8D, size)
+    with a.loop() as letters:
+        a.movzx(EAX, gateway.parser.session_id.m8(-1, index=R8))
+        a.test(mem8(chars, index=RAX, ref=CHARS), ID_CHAR)
+        a.jz(bad_session)
+        a.dec(R8D)
+        a.again(NZ, letters)
+
+    a.lea(R12, shard.session.valid)
+    a.mov(shard.session_ptr, R12)
+    a.mov(session.session_id_len, size)
+    a.mov(session.unanswered_resumes, 0)
+    a.lea(RSI, gateway.parser.session_id.address)
+    a.lea(RDI, session.session_id.address)
+    a.rep_movsb()
+    a.call(gateway_resume_url)
+    a.mov(session.valid, SSES_VALID)
+
+    a.mov(EAX, value(shard, JsonField.S))
+    a.mov(shard.sequence, EAX)
+    a.mov(gateway.seq_acked, EAX)
+    a.mov(EAX, shard.flags)
+    a.and_(EAX, ~ShardFlag.RESUMED & 0xFFFF_FFFF)
+    a.or_(EAX, ShardFlag.SEQ_VALID)
+    a.mov(shard.flags, EAX)
+    a.xor(EAX, EAX)
+    a.mov(shard.phase_deadline, RAX)
+    a.mov(gateway.state, GatewayState.READY)
+    a.ret()
+
+    a.place(bad_session)
+    a.mov(R9D, READY_SESSION.code)
+    a.jmp(fail)
+    a.place(bad_shard)
+    a.mov(R9D, READY_SHARD.code)
+    a.place(fail)
+    a.call(gateway_violate)
+    a.ret()

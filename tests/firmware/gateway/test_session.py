@@ -1,0 +1,376 @@
+"""Hello, Identify, READY, Resume, RESUMED: what is sent, what is believed, what is an anomaly."""
+
+import pytest
+
+from firmware.gateway.poll import gateway_poll
+from firmware.gateway.timers import gateway_tick
+from firmware.layouts import gateway as layout
+from firmware.layouts.gateway import GatewayState, UrlFault
+from firmware.layouts.log import LOG, Level
+from firmware.layouts.shard import End, FailureFlag, ShardFlag
+from tests.support.gateway_client import TOKEN, GatewayClient, ready_data
+from tests.support.lab import Lab
+
+LAB = Lab(gateway_poll, gateway_tick)
+
+
+def client(**kwargs):
+    return GatewayClient(LAB, **kwargs)
+
+
+def identified():
+    c = client()
+    c.hello()
+    c.sent()
+    return c
+
+
+def ready(sequence=1, **changes):
+    c = identified()
+    c.dispatch("READY", sequence, ready_data(**changes))
+    return c
+
+
+def resuming(sequence=41):
+    c = client()
+    c.resumable(sequence)
+    c.hello()
+    c.sent()
+    return c
+
+
+def failed_with(c, site, *, end=End.PROTOCOL, flags=FailureFlag.RESET_SESSION, close=4000):
+    context = c.shard
+    assert context.last_error & 0xFFFF_0000 == site.code
+    assert (context.failure, context.failure_flags, context.failure_close) == (end, flags, close)
+
+
+class TestHello:
+    def test_identify_says_token_intents_and_shard(self):
+        c = client()
+        c.hello()
+        assert c.sent() == [
+            {
+                "op": 2,
+                "d": {
+                    "token": TOKEN.decode(),
+                    "intents": 513,
+                    "properties": {"os": "shardfw", "browser": "shardfw", "device": "shardfw"},
+                    "shard": [3, 16],
+                },
+            }
+        ]
+        assert c.gateway.state == GatewayState.WAIT_READY
+
+    def test_resume_says_token_session_and_sequence(self):
+        c = client()
+        c.resumable(41)
+        c.hello()
+        assert c.sent() == [
+            {
+                "op": 6,
+                "d": {"token": TOKEN.decode(), "session_id": "0123456789abcdef", "seq": 41},
+            }
+        ]
+        assert c.gateway.state == GatewayState.WAIT_RESUMED
+        assert c.shard.phase_deadline == c.now + 20_000 * 1000
+
+    @pytest.mark.parametrize("lacks", ["valid", "flags"])
+    def test_half_a_session_is_identified(self, lacks):
+        c = client()
+        c.resumable()
+        if lacks == "valid":
+            c.shard.session.valid = 2
+        else:
+            c.shard.flags = ShardFlag.ESTABLISHED
+        c.hello()
+        assert c.sent()[0]["op"] == 2
+        assert not c.shard.flags & ShardFlag.SEQ_VALID
+
+    @pytest.mark.parametrize("interval", [1000, 41_250, 2_147_483_647])
+    def test_interval_starts_the_schedule_inside_the_first_interval(self, interval):
+        c = client()
+        c.hello(interval)
+        assert c.gateway.heartbeat_interval_ms == interval
+        assert c.gateway.interval_cycles == interval * 1000
+        assert c.now <= c.gateway.hb_next < c.now + interval * 1000
+
+    def test_jitter_differs(self):
+        times = set()
+        c = client()
+        for _ in range(4):
+            c.gateway.state = GatewayState.WAIT_HELLO
+            c.hello()
+            times.add(c.gateway.hb_next)
+        assert len(times) == 4
+
+    @pytest.mark.parametrize("interval", [0, 999, 2**31, -1, 1.5, "41250", None, True, [41250]])
+    def test_bad_interval_is_an_anomaly(self, interval):
+        c = client()
+        c.hello(interval)
+        failed_with(c, layout.HELLO_INTERVAL)
+        assert c.sent() == []
+
+    def test_hello_without_data_is_an_anomaly(self):
+        c = client()
+        c.receive({"op": 10})
+        failed_with(c, layout.HELLO_INTERVAL)
+
+    def test_second_hello_is_an_anomaly(self):
+        c = identified()
+        c.hello()
+        failed_with(c, layout.SECOND_HELLO)
+
+    def test_without_room_the_tick_identifies(self):
+        c = client()
+        c.stream.fill(left=10)
+        c.hello()
+        assert c.gateway.state == GatewayState.ANSWER
+        c.tick()
+        assert c.gateway.state == GatewayState.ANSWER
+        c.stream.take_sent()
+        c.tick()
+        assert [m["op"] for m in c.sent()] == [2]
+        assert c.gateway.state == GatewayState.WAIT_READY
+
+    def test_without_room_the_tick_resumes(self):
+        c = client()
+        c.resumable()
+        c.stream.fill(left=10)
+        c.hello()
+        assert c.gateway.state == GatewayState.ANSWER
+        c.stream.take_sent()
+        c.tick()
+        assert [m["op"] for m in c.sent()] == [6]
+
+
+class TestReady:
+    def test_session_is_stored(self):
+        c = ready(sequence=7)
+        session = c.shard.session
+        assert c.gateway.state == GatewayState.READY
+        assert c.shard.session_ptr == session.address_
+        assert session.valid == 1
+        assert bytes(session.session_id[: session.session_id_len]) == b"4e2e56c2d3b7"
+        assert bytes(session.resume_host[: session.resume_host_len]) == b"10.0.2.2"
+        assert session.resume_port == 8081
+        assert (c.shard.sequence, c.gateway.seq_acked) == (7, 7)
+        assert c.shard.flags == ShardFlag.SEQ_VALID
+        assert c.shard.dispatches == 1
+        assert c.shard.failure == End.NONE
+
+    @pytest.mark.parametrize("size", [1, 256])
+    def test_session_id_length_bounds(self, size):
+        c = ready(session_id="x" * size)
+        assert c.shard.session.session_id_len == size
+
+    @pytest.mark.parametrize(
+        "session_id", ["", "x" * 257, "a b", 'a"b', "a\\b", "é", "a\x7f", 5, None, ...]
+    )
+    def test_bad_session_id_is_an_anomaly(self, session_id):
+        failed_with(ready(session_id=session_id), layout.READY_SESSION)
+
+    @pytest.mark.parametrize(
+        "shard",
+        [[4, 16], [3, 15], [3], [3, 16, 0], [], "3/16", None, ..., [3.5, 16], [3, "16"], ["3", 16]],
+    )
+    def test_other_shard_is_an_anomaly(self, shard):
+        failed_with(ready(shard=shard), layout.READY_SHARD)
+
+    @pytest.mark.parametrize(
+        ("url", "host", "port"),
+        [
+            ("ws://h", b"h", 80),
+            ("ws://h:1", b"h", 1),
+            ("ws://gateway.example:65535/", b"gateway.example", 65535),
+            ("ws://10.0.2.2:9001?v=10", b"10.0.2.2", 9001),
+            ("ws://a-b_c.D/path", b"a-b_c.D", 80),
+            ("ws://a?x", b"a", 80),
+            ("ws:\\/\\/a", b"a", 80),
+            ("ws://" + "h" * 128, b"h" * 128, 80),
+            ("ws://a:000080", b"a", 80),
+        ],
+    )
+    def test_resume_url_is_taken(self, url, host, port):
+        c = identified()
+        text = '{"op":0,"s":1,"t":"READY","d":{"session_id":"x","shard":[3,16],"resume_gateway_url":"%s"}}'
+        c.receive((text % url).encode())
+        session = c.shard.session
+        assert bytes(session.resume_host[: session.resume_host_len]) == host
+        assert session.resume_port == port
+
+    @pytest.mark.parametrize(
+        ("url", "fault"),
+        [
+            (..., UrlFault.ABSENT),
+            (None, UrlFault.ABSENT),
+            ("ws://" + "h" * 156, UrlFault.TOO_LONG),
+            ("wss://gateway.discord.gg", UrlFault.SCHEME),
+            ("http://h", UrlFault.SCHEME),
+            ("ws:/h/", UrlFault.SCHEME),
+            ("", UrlFault.SCHEME),
+            ("ws://", UrlFault.HOST),
+            ("ws:///x", UrlFault.HOST),
+            ("ws://" + "h" * 129, UrlFault.HOST),
+            ("ws://:80", UrlFault.HOST),
+            ("ws://h:", UrlFault.PORT),
+            ("ws://h:/", UrlFault.PORT),
+            ("ws://h:0", UrlFault.PORT),
+            ("ws://h:65536", UrlFault.PORT),
+            ("ws://h:99999999999999999999", UrlFault.PORT),
+            ("ws://h:8a", UrlFault.PORT),
+            ("ws://user@h", UrlFault.PORT),
+            ("ws://h h", UrlFault.PORT),
+            ("ws://h#x", UrlFault.PORT),
+            ("ws://é", UrlFault.HOST),
+        ],
+    )
+    def test_resume_url_is_ignored_with_a_warning(self, url, fault):
+        c = identified()
+        LAB.g(LOG).level = Level.WARN
+        before = LAB.g(LOG).head
+        c.dispatch("READY", 1, ready_data(resume_gateway_url=url))
+        assert c.gateway.state == GatewayState.READY, "the session itself is fine"
+        assert c.shard.session.resume_host_len == 0
+        start = LAB.image.address("log_ring")
+        line = LAB.machine.read(start + before, LAB.g(LOG).head - before).decode()
+        assert "code=gateway.resume_url_ignored" in line
+        assert f"reason={fault.name.lower()}" in line
+
+    def test_second_ready_is_an_anomaly(self):
+        c = ready()
+        c.dispatch("READY", 2, ready_data())
+        failed_with(c, layout.READY_UNEXPECTED)
+
+    def test_ready_while_resuming_is_an_anomaly(self):
+        c = resuming()
+        c.dispatch("READY", 42, ready_data())
+        failed_with(c, layout.READY_UNEXPECTED)
+
+    def test_dispatch_before_ready_is_an_anomaly(self):
+        c = identified()
+        c.dispatch("GUILD_CREATE", 1)
+        failed_with(c, layout.DISPATCH_EARLY)
+
+    def test_dispatch_before_hello_is_an_anomaly(self):
+        c = client()
+        c.dispatch("GUILD_CREATE", 1)
+        failed_with(c, layout.DISPATCH_EARLY)
+
+    def test_dispatch_before_identify_left_is_an_anomaly(self):
+        c = client()
+        c.stream.fill(left=1)
+        c.hello()
+        c.dispatch("GUILD_CREATE", 1)
+        failed_with(c, layout.DISPATCH_EARLY)
+
+
+class TestResumed:
+    def test_replay_then_resumed(self):
+        c = resuming(41)
+        c.dispatch("MESSAGE_CREATE", 42)
+        c.dispatch("MESSAGE_CREATE", 45)
+        assert c.gateway.state == GatewayState.WAIT_RESUMED
+        c.dispatch("RESUMED", 46)
+        assert c.gateway.state == GatewayState.READY
+        assert c.shard.sequence == 46
+        assert c.shard.phase_deadline == 0
+        assert c.shard.flags == ShardFlag.SEQ_VALID | ShardFlag.RESUMED
+        assert c.shard.dispatches == 3
+
+    @pytest.mark.parametrize("sequence", [0, 2, 45])
+    def test_resumed_with_a_sequence_of_the_past_keeps_the_higher_one(self, sequence):
+        c = resuming(41)
+        c.dispatch("MESSAGE_CREATE", 45)
+        c.dispatch("RESUMED", sequence)
+        assert c.shard.sequence == 45
+        assert c.gateway.state == GatewayState.READY
+
+    def test_lower_sequence_in_the_replay_is_a_warning(self):
+        c = resuming(41)
+        c.dispatch("MESSAGE_CREATE", 40)
+        assert (c.shard.sequence, c.gateway.seq_lower, c.shard.failure) == (41, 1, End.NONE)
+
+    def test_resumed_while_identifying_is_an_anomaly(self):
+        c = identified()
+        c.dispatch("RESUMED", 1)
+        failed_with(c, layout.RESUMED_UNEXPECTED)
+
+    def test_ready_after_resumed_flag_is_gone(self):
+        c = identified()
+        c.shard.flags = ShardFlag.RESUMED | ShardFlag.ESTABLISHED
+        c.dispatch("READY", 1, ready_data())
+        assert c.shard.flags == ShardFlag.SEQ_VALID | ShardFlag.ESTABLISHED
+
+
+class TestDispatch:
+    def test_sequence_goes_up_and_may_jump_or_stay(self):
+        c = ready(sequence=1)
+        for sequence in (2, 2, 9, 4294967295):
+            c.dispatch("MESSAGE_CREATE", sequence)
+            assert (c.shard.sequence, c.gateway.seq_acked) == (sequence, sequence)
+        assert c.shard.dispatches == 5
+        assert c.shard.failure == End.NONE
+
+    def test_sequence_back_is_an_anomaly(self):
+        c = ready(sequence=9)
+        c.dispatch("MESSAGE_CREATE", 8)
+        failed_with(c, layout.SEQUENCE_BACK)
+        assert c.shard.sequence == 9
+
+    @pytest.mark.parametrize("sequence", [None, -1, 1.0, "2", 4294967296, 2**64, [], True])
+    def test_sequence_must_be_an_unsigned_integer(self, sequence):
+        c = ready()
+        c.dispatch("MESSAGE_CREATE", sequence)
+        failed_with(c, layout.SEQUENCE_FORM)
+
+    @pytest.mark.parametrize("message", [{"op": 0, "s": 2, "t": None}, {"op": 0, "s": 2}])
+    def test_event_name_must_be_a_string(self, message):
+        c = ready()
+        c.receive(message)
+        failed_with(c, layout.EVENT_NAME)
+
+    @pytest.mark.parametrize(
+        "event", ["", "X" * 64, "X" * 65, "READX", "XEADY", "RESUMEX", "XESUMED"]
+    )
+    def test_any_event_name_counts(self, event):
+        c = ready(sequence=1)
+        c.dispatch(event, 2)
+        assert c.shard.sequence == 2
+
+
+class TestOpcodes:
+    @pytest.mark.parametrize("op", [2, 3, 4, 5, 6, 8, 12, 31, 99, 4294967295])
+    def test_unknown_opcode_is_counted_and_ignored(self, op):
+        c = ready()
+        c.receive({"op": op, "d": {"x": 1}})
+        assert c.gateway.unknown_ops == 1
+        assert c.shard.failure == End.NONE
+
+    @pytest.mark.parametrize("message", [b"{}", b'{"op":null}', b'{"op":"0"}', b'{"op":-1}'])
+    def test_no_opcode_is_an_anomaly(self, message):
+        c = ready()
+        c.receive(message)
+        failed_with(c, layout.OP_MISSING)
+
+    @pytest.mark.parametrize("before", ["hello", "ready"])
+    def test_op_7_keeps_the_session(self, before):
+        c = client() if before == "hello" else ready()
+        c.receive({"op": 7, "d": None})
+        failed_with(c, layout.RECONNECT, end=End.RECONNECT_REQUESTED, flags=0)
+
+    @pytest.mark.parametrize(
+        ("data", "flags", "close"),
+        [(True, 0, 4000), (False, 1, 1000), (None, 1, 1000), ("true", 1, 1000), (..., 1, 1000)],
+    )
+    def test_op_9_keeps_the_session_only_for_true(self, data, flags, close):
+        c = ready()
+        c.receive({"op": 9} if data is ... else {"op": 9, "d": data})
+        failed_with(c, layout.SESSION_INVALID, end=End.INVALID_SESSION, flags=flags, close=close)
+        assert c.shard.last_error & 1 == (data is True)
+
+    def test_nothing_counts_after_the_first_failure(self):
+        c = ready()
+        c.receive({"op": 7}, {"op": 0, "s": 99, "t": "X"}, {"op": 9, "d": False})
+        failed_with(c, layout.RECONNECT, end=End.RECONNECT_REQUESTED, flags=0)
+        assert c.shard.sequence == 1
