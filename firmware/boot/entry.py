@@ -3,7 +3,6 @@
 from firmware.abi import CALLER_SAVED
 from firmware.boot.acpi import acpi_pm_timer
 from firmware.boot.devices import boot_nic, watchdog_arm
-from firmware.boot.standby import node_main
 from firmware.cpu.clock import clock_calibrate
 from firmware.cpu.interrupts import pic_init
 from firmware.cpu.panic import record_check
@@ -37,6 +36,7 @@ from firmware.memory import (
     memory_init,
     record_map,
 )
+from firmware.node.rest import node_main
 from toolchain.asm import (
     CF,
     CL,

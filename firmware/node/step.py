@@ -17,8 +17,9 @@ from firmware.net.tick import net_tick
 from firmware.nic.queue import nic_flush, nic_poll, nic_release
 from firmware.node.console import console_poll
 from firmware.node.diagnostics import diagnostics_input
+from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
-from firmware.shard.tick import SLOT_ACTIVE, shard_tick
+from firmware.shard.tick import SLOT_ACTIVE
 from firmware.tcp.input import tcp_input
 from toolchain.asm import (
     BE,
@@ -110,8 +111,8 @@ def receive_frames(a: Asm) -> None:
     outputs=[Out(RAX, "earliest TSC at which a shard wants to run; all ones = none")],
     clobbers=CALLER_SAVED,
     reads=[CoreState.now, CoreState.slots_used, Slot.flags, Slot.context, Slot.deadline],
-    writes=[CoreState.current_shard, Slot.deadline],
-    calls=[shard_tick],
+    writes=[Slot.deadline],
+    calls=[shard_turn],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
 )
@@ -129,12 +130,9 @@ def step_shards(a: Asm) -> None:
             a.mov(RAX, slot.deadline)
             a.cmp(RAX, core.now)
             with a.if_(BE):
-                # A fault from here on is this shard's own (decision 6).
                 a.mov(EBX, slot.context)
-                a.mov(core.current_shard, RBX)
-                a.call(shard_tick)
+                a.call(shard_turn)
                 a.mov(slot.deadline, RAX)
-                a.mov(core.current_shard, 0)
             a.cmp(RAX, R14)
             a.cmov(B, R14, RAX)
         a.add(R12, Slot.SIZE)

@@ -9,8 +9,8 @@ from emulator.models.net.tick import net_tick
 from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
 from emulator.models.node.console import console_poll
 from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
-from emulator.models.shard.tick import shard_tick
 from emulator.models.tcp.input import tcp_input
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CORE
@@ -55,9 +55,7 @@ def step_shards(w: World) -> int:
         if not slot.flags & 1:
             continue
         if slot.deadline <= core.now:
-            core.current_shard = slot.context
-            slot.deadline = shard_tick(w, slot.context)
-            core.current_shard = 0
+            slot.deadline = shard_turn(w, slot.context)
         soonest = min(soonest, slot.deadline)
     return int(soonest)
 
