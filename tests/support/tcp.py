@@ -190,7 +190,11 @@ class TcpNode:
     def next_deadline(self, _now_ns: int) -> int | None:
         """Return when the earliest timer rings."""
         earliest = min(self.deadlines)
-        return None if earliest == NEVER else int(earliest) - START
+        for slot, application in enumerate(self.applications):
+            # A reader that took only a part reads on in the next turn.
+            if application.reading and self.tcp(slot).ring_ready:
+                earliest = 0
+        return None if earliest == NEVER else max(0, int(earliest) - START)
 
     def _take(self, frame: bytes) -> None:
         try:

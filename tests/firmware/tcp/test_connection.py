@@ -125,6 +125,17 @@ class TestLoss:
         assert net.node.tcp().retransmits == 1
         assert connection.stats.out_of_order > 0
 
+    def test_two_lost_segments_of_one_flight_are_repaired_without_the_timer(self):
+        net = network(1, "drop match=tcp+data nth=2 from=node; drop match=tcp+data nth=4 from=node")
+        net.application.write_most = 8000
+        net.open()
+        net.application.outgoing = bytes(8000)
+        net.wake()
+        start = net.world.now_ns
+        net.until(lambda: len(net.received) == 8000)
+        assert net.world.now_ns - start < 20 * NS_PER_MS
+        assert net.node.tcp().retransmits == 2
+
     def test_the_peer_is_told_of_the_islands(self):
         net = network(1, "drop match=tcp+data nth=2 from=peer")
         net.outgoing = bytes(20_000)
