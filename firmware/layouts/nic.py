@@ -206,6 +206,23 @@ class CapabilityType(enum.IntEnum):
     DEVICE = 4
 
 
+class NicWindows(Struct):
+    """Where the modern structures are mapped; 0 = not yet. A restart keeps the mappings."""
+
+    SIZE = 0x20
+    common = ptr(0x00, "CommonConfig")
+    notify = ptr(0x08, "start of the notify structure")
+    isr = ptr(0x10, "interrupt status")
+    device = ptr(0x18, "DeviceConfig")
+
+
+class NicRestarts(Struct):
+    """Counts what a restart would wipe."""
+
+    SIZE = 8
+    count = u32(0x00, "times that the card was started anew")
+
+
 class Nic(Struct):
     """State of the driver. One queue pair (decision 2: a second core would have its own)."""
 
@@ -218,10 +235,6 @@ class Nic(Struct):
     features = u64(0x18, "accepted Feature bits")
     io_base = u32(0x20, "legacy: first port of BAR 0")
     error = u32(0x24, "why nic_init refused, or why FAILED; see errors.py")
-    common = ptr(0x28, "CommonConfig, mapped")
-    isr = ptr(0x30, "modern: interrupt status, mapped")
-    device = ptr(0x38, "DeviceConfig, mapped")
-    notify = ptr(0x40, "modern: start of the notify structure, mapped")
     mtu = u32(0x48, "bytes of IP payload per frame; 0 = not told")
     irq_line = u8(0x4C, "8259 input of INTx; 255 = none")
     trusted = u8(0x4D, "CHECKSUM_TRUSTED bits of the frame that nic_poll gave last")
@@ -249,6 +262,8 @@ WINDOW_MAX = 0x1_0000
 PCI_VENDOR_CAPABILITY = 0x09
 PCI_MSIX_CAPABILITY = 0x11
 
+NIC_WINDOWS = Global("nic_windows", NicWindows, "the modern register structures")
+NIC_RESTARTS = Global("nic_restarts", NicRestarts, "what a restart does not wipe")
 NIC = Global("nic", Nic, "state of the NIC driver", align=64)
 PACKET = Region("the frame buffers", "BUFFER_BYTES each, in WINDOW_DMA")
 NOTIFY = Region("the notify registers", "a device window, mapped by nic_init")

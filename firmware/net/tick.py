@@ -6,7 +6,7 @@ from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, cor
 from firmware.net.arp import arp_doubt, arp_lookup, cycles
 from firmware.net.dhcp import dhcp_link_up, dhcp_tick
 from firmware.net.ip import ip_next_hop
-from firmware.nic.device import nic_link
+from firmware.nic.device import nic_link, nic_watch
 from toolchain.asm import AE, EAX, EBX, EDX, RAX, RBX, RCX, Asm, B, E, In, Out, Reg32, Z, routine
 
 
@@ -40,7 +40,7 @@ def net_keep(a: Asm, host: Reg32) -> None:
         Network.dns2,
     ],
     writes=[NetState.next_check],
-    calls=[nic_link, arp_doubt, dhcp_link_up, net_keep, dhcp_tick],
+    calls=[nic_watch, nic_link, arp_doubt, dhcp_link_up, net_keep, dhcp_tick],
     saves=[RBX],
     source="firmware/docs/layers.md; firmware/docs/network.md",
 )
@@ -56,6 +56,7 @@ def net_tick(a: Asm) -> None:
         cycles(a, RAX, CHECK_MS)
         a.add(RAX, RBX)
         a.mov(NET.it.next_check, RAX)
+        a.call(nic_watch)
         a.movzx(EBX, NETWORK.it.link_up)
         a.call(nic_link)
         a.sub(EAX, EBX)

@@ -1,22 +1,28 @@
 """The card as a whole: start it, wake on it, watch its link."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.errors import NIC_UNSUPPORTED
+from firmware.errors import NIC_DEVICE, NIC_UNSUPPORTED
 from firmware.layouts.nic import (
     AVAILABLE_NO_INTERRUPT,
     DEVICE_MODERN,
     DEVICE_TRANSITIONAL,
     NIC,
+    NIC_RESTARTS,
+    NIC_WINDOWS,
     NO_HEAD,
     VIRTIO_VENDOR,
     AvailableRing,
     Capability,
     CapabilityType,
+    CommonConfig,
     DeviceConfig,
+    DeviceStatus,
     Feature,
     Legacy,
     Nic,
+    NicRestarts,
     NicState,
+    NicWindows,
     Transport,
     UsedRing,
     Virtqueue,
@@ -64,7 +70,14 @@ INTERRUPT_LINE = 0x3C
 @routine(
     outputs=[Out(EAX, "1 = the link is up")],
     clobbers=[RDX],
-    reads=[Nic.state, Nic.features, Nic.transport, Nic.io_base, Nic.device, DeviceConfig.status],
+    reads=[
+        Nic.state,
+        Nic.features,
+        Nic.transport,
+        Nic.io_base,
+        NicWindows.device,
+        DeviceConfig.status,
+    ],
     writes=[Network.link_up],
     source="virtio 1.2 section 5.1.4; a card that cannot tell counts as linked",
 )
@@ -79,7 +92,7 @@ def nic_link(a: Asm) -> None:
     a.jz(known)
     a.cmp(NIC.it.transport, Transport.MODERN)
     with a.if_(E):
-        a.mov(RDX, NIC.it.device)
+        a.mov(RDX, NIC_WINDOWS.it.device)
         a.movzx(EAX, DeviceConfig.at(RDX).status)
     with a.else_():
         a.mov(EDX, NIC.it.io_base)
@@ -94,7 +107,7 @@ def nic_link(a: Asm) -> None:
 @routine(
     outputs=[Out(EAX, "bit 0: a queue moved; bit 1: the link may have changed")],
     clobbers=[RDX],
-    reads=[Nic.state, Nic.transport, Nic.io_base, Nic.isr, ISR],
+    reads=[Nic.state, Nic.transport, Nic.io_base, NicWindows.isr, ISR],
     source="virtio 1.2 section 4.1.4.5",
 )
 def nic_irq_ack(a: Asm) -> None:
@@ -104,7 +117,7 @@ def nic_irq_ack(a: Asm) -> None:
     with a.if_(NE):
         a.cmp(NIC.it.transport, Transport.MODERN)
         with a.if_(E):
-            a.mov(RDX, NIC.it.isr)
+            a.mov(RDX, NIC_WINDOWS.it.isr)
             a.mov(AL, mem8(RDX, ref=ISR))
         with a.else_():
             a.mov(EDX, NIC.it.io_base)
@@ -215,4 +228,52 @@ def nic_init(a: Asm, address: Reg32, physical: Reg64) -> None:
     a.ret()
     a.place(failed)
     a.mov(NIC.it.error, EAX)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        Nic.state,
+        Nic.transport,
+        Nic.io_base,
+        Nic.pci_address,
+        Nic.dma_physical,
+        NicWindows.common,
+        CommonConfig.status,
+    ],
+    writes=[Nic.state, Nic.error, NicRestarts.count],
+    calls=[nic_init],
+    source="virtio 1.2 section 2.1; decision 8",
+)
+def nic_watch(a: Asm) -> None:
+    """Start a card anew that gave up, was reset behind our back, or whose ring made no sense."""
+    restart, status = a.label("restart"), EAX
+    a.cmp(NIC.it.pci_address, 0)
+    with a.if_(E):
+        a.ret()  # never started
+    a.cmp(NIC.it.state, NicState.READY)
+    a.jne(restart)
+    a.cmp(NIC.it.transport, Transport.MODERN)
+    with a.if_(E):
+        a.mov(RDX, NIC_WINDOWS.it.common)
+        a.movzx(status, CommonConfig.at(RDX).status)
+    with a.else_():
+        a.mov(EDX, NIC.it.io_base)
+        a.add(EDX, Legacy.STATUS)
+        a.xor(EAX, EAX)
+        a.in_(AL, DX)
+    a.mov(ECX, status)
+    a.and_(ECX, DeviceStatus.DRIVER_OK | DeviceStatus.NEEDS_RESET | DeviceStatus.FAILED)
+    a.cmp(ECX, DeviceStatus.DRIVER_OK)
+    with a.if_(E):
+        a.ret()
+    a.or_(status, NIC_DEVICE.code)
+    a.mov(NIC.it.error, status)
+    a.mov(NIC.it.state, NicState.FAILED)
+    a.place(restart)
+    a.inc(NIC_RESTARTS.it.count)
+    a.mov(EDI, NIC.it.pci_address)
+    a.mov(RSI, NIC.it.dma_physical)
+    a.call(nic_init)
     a.ret()

@@ -6,6 +6,7 @@ from firmware.layouts.nic import (
     HEADER_MODERN,
     MODERN_QUEUE_SIZE,
     NIC,
+    NIC_WINDOWS,
     RESET_READS,
     RX_QUEUE,
     TX_QUEUE,
@@ -17,6 +18,7 @@ from firmware.layouts.nic import (
     DeviceStatus,
     Feature,
     Nic,
+    NicWindows,
     Transport,
     Virtqueue,
 )
@@ -52,6 +54,7 @@ from toolchain.asm import (
     A,
     Asm,
     C,
+    E,
     In,
     Out,
     Reg32,
@@ -115,14 +118,14 @@ def modern_window(a: Asm, kind: Reg32) -> None:
 @routine(
     outputs=[Out(EAX, "0 = the card answers status 0; else NIC_RESET_STUCK")],
     clobbers=CALLER_SAVED,
-    reads=[Nic.common, CommonConfig.status],
+    reads=[NicWindows.common, CommonConfig.status],
     writes=[CommonConfig.status],
     source="virtio 1.2 section 4.1.4.3.2; decision 8",
 )
 def modern_reset(a: Asm) -> None:
     """Reset the card and read it back, a bounded number of times."""
     common, left = CommonConfig.at(RDX), ECX
-    a.mov(RDX, NIC.it.common)
+    a.mov(RDX, NIC_WINDOWS.it.common)
     a.mov(common.status, 0)
     a.mov(left, RESET_READS)
     with a.loop() as wait:
@@ -144,8 +147,8 @@ def modern_reset(a: Asm) -> None:
     outputs=[Out(EAX, "0, or an error code")],
     clobbers=CALLER_SAVED,
     reads=[
-        Nic.common,
-        Nic.notify,
+        NicWindows.common,
+        NicWindows.notify,
         Nic.dma_physical,
         Capability,
         CommonConfig.size,
@@ -172,7 +175,7 @@ def modern_queue(a: Asm, queue: Virtqueue, rings: Reg64, number: Reg32) -> None:
     failed = a.label("failed")
     a.mov(R12, RDI)
     a.mov(start, rings)
-    a.mov(RBX, NIC.it.common)
+    a.mov(RBX, NIC_WINDOWS.it.common)
     a.mov(common.select, DX)
     a.movzx(ECX, common.size)
     a.mov(EAX, MODERN_QUEUE_SIZE)
@@ -208,7 +211,7 @@ def modern_queue(a: Asm, queue: Virtqueue, rings: Reg64, number: Reg32) -> None:
         a.mov(EDX, row.length)
         a.cmp(RCX, RDX)
         with a.if_(BE):
-            a.add(RAX, NIC.it.notify)
+            a.add(RAX, NIC_WINDOWS.it.notify)
             a.mov(mine.notify, RAX)
             a.mov(common.enable, 1)
             a.xor(EAX, EAX)
@@ -222,9 +225,8 @@ def modern_queue(a: Asm, queue: Virtqueue, rings: Reg64, number: Reg32) -> None:
     outputs=[Out(EAX, "0 = running, or an error code")],
     clobbers=CALLER_SAVED,
     reads=[
-        Nic.common,
+        NicWindows,
         Nic.pci_address,
-        Nic.device,
         Nic.features,
         CommonConfig.device_feature,
         CommonConfig.status,
@@ -232,10 +234,7 @@ def modern_queue(a: Asm, queue: Virtqueue, rings: Reg64, number: Reg32) -> None:
         DeviceConfig.mtu,
     ],
     writes=[
-        Nic.common,
-        Nic.isr,
-        Nic.device,
-        Nic.notify,
+        NicWindows,
         Nic.transport,
         Nic.header_bytes,
         Nic.features,
@@ -253,17 +252,20 @@ def modern_start(a: Asm) -> None:
     """Bring the card up through its windows."""
     common, device = CommonConfig.at(RDX), DeviceConfig.at(RDX)
     refused, features, failed = a.label("refused"), a.label("features"), a.label("failed")
-    for kind, place in (  # unrolled: four structures, four pointers
-        (CapabilityType.COMMON, NIC.it.common),
-        (CapabilityType.NOTIFY, NIC.it.notify),
-        (CapabilityType.ISR, NIC.it.isr),
-        (CapabilityType.DEVICE, NIC.it.device),
+    windows = NIC_WINDOWS.it
+    for kind, place in (  # unrolled: four structures, four pointers that outlive a restart
+        (CapabilityType.COMMON, windows.common),
+        (CapabilityType.NOTIFY, windows.notify),
+        (CapabilityType.ISR, windows.isr),
+        (CapabilityType.DEVICE, windows.device),
     ):
-        a.mov(ECX, kind)
-        a.call(modern_window)
-        a.test(RAX, RAX)
-        a.jz(refused)
-        a.mov(place, RAX)
+        a.cmp(place, 0)
+        with a.if_(E):
+            a.mov(ECX, kind)
+            a.call(modern_window)
+            a.test(RAX, RAX)
+            a.jz(refused)
+            a.mov(place, RAX)
     a.mov(NIC.it.transport, Transport.MODERN)
     a.mov(NIC.it.header_bytes, HEADER_MODERN)
     _command(a, COMMAND_DECODE)
@@ -272,7 +274,7 @@ def modern_start(a: Asm) -> None:
     a.jnz(failed)
 
     status = DeviceStatus.ACKNOWLEDGE
-    a.mov(RDX, NIC.it.common)
+    a.mov(RDX, NIC_WINDOWS.it.common)
     a.mov(common.status, status)
     status |= DeviceStatus.DRIVER
     a.mov(common.status, status)
@@ -305,7 +307,7 @@ def modern_start(a: Asm) -> None:
         a.test(EAX, EAX)
         a.jnz(failed)
 
-    a.mov(RDX, NIC.it.device)
+    a.mov(RDX, NIC_WINDOWS.it.device)
     for n in range(6):  # unrolled: the address is an array of bytes
         a.mov(AL, device.mac.m8(n))
         a.mov(NETWORK.it.mac.m8(n), AL)
@@ -314,7 +316,7 @@ def modern_start(a: Asm) -> None:
         a.movzx(EAX, device.mtu)
         a.mov(NIC.it.mtu, EAX)
     _command(a, COMMAND_DECODE | COMMAND_MASTER)
-    a.mov(RDX, NIC.it.common)
+    a.mov(RDX, NIC_WINDOWS.it.common)
     a.mov(common.status, status | DeviceStatus.DRIVER_OK)
     a.xor(EAX, EAX)
     a.jmp(failed)

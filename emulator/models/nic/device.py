@@ -6,8 +6,17 @@ from emulator.models.nic.legacy import legacy_start
 from emulator.models.nic.modern import modern_start
 from emulator.models.nic.queue import nic_flush
 from emulator.models.pci import pci_read
-from firmware.errors import NIC_UNSUPPORTED
-from firmware.layouts.nic import NIC, NO_HEAD, AvailableRing, NicState, Transport, UsedRing
+from firmware.errors import NIC_DEVICE, NIC_UNSUPPORTED
+from firmware.layouts.nic import (
+    NIC,
+    NIC_RESTARTS,
+    NIC_WINDOWS,
+    NO_HEAD,
+    AvailableRing,
+    NicState,
+    Transport,
+    UsedRing,
+)
 from firmware.layouts.node import NETWORK
 
 
@@ -18,7 +27,11 @@ def nic_link(w: World) -> int:
     up = int(nic.state == NicState.READY)
     if up and nic.features >> 16 & 1:
         modern = nic.transport == Transport.MODERN
-        status = w.mmio_read(nic.device + 6, 2) if modern else w.port_in(nic.io_base + 26, 2)
+        status = (
+            w.mmio_read(w.g(NIC_WINDOWS).device + 6, 2)
+            if modern
+            else w.port_in(nic.io_base + 26, 2)
+        )
         up = status & 1
     w.g(NETWORK).link_up = up
     return up
@@ -31,7 +44,7 @@ def nic_irq_ack(w: World) -> int:
     if nic.state == NicState.ABSENT:
         return 0
     if nic.transport == Transport.MODERN:
-        return w.mmio_read(nic.isr, 1)
+        return w.mmio_read(w.g(NIC_WINDOWS).isr, 1)
     return w.port_in(nic.io_base + 19)
 
 
@@ -78,3 +91,22 @@ def nic_init(w: World, address: int, physical: int) -> int:
     nic_link(w)
     nic_flush(w)
     return 0
+
+
+@model
+def nic_watch(w: World) -> None:
+    """A running card says DRIVER_OK and nothing worse."""
+    nic = w.g(NIC)
+    if not nic.pci_address:
+        return
+    if nic.state == NicState.READY:
+        if nic.transport == Transport.MODERN:
+            status = w.mmio_read(w.g(NIC_WINDOWS).common + 0x14, 1)
+        else:
+            status = w.port_in(nic.io_base + 18)
+        if status & (4 | 64 | 128) == 4:
+            return
+        nic.error = NIC_DEVICE.code | status
+        nic.state = NicState.FAILED
+    w.g(NIC_RESTARTS).count += 1
+    nic_init(w, nic.pci_address, nic.dma_physical)

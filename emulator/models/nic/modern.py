@@ -8,6 +8,7 @@ from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_RESET_STUCK
 from firmware.layouts.nic import (
     MODERN_QUEUE_SIZE,
     NIC,
+    NIC_WINDOWS,
     RESET_READS,
     RX_QUEUE,
     TX_QUEUE,
@@ -41,7 +42,7 @@ def modern_window(w: World, kind: int) -> int:
 @model
 def modern_reset(w: World) -> int:
     """Write 0, read until 0."""
-    status = w.g(NIC).common + STATUS
+    status = w.g(NIC_WINDOWS).common + STATUS
     w.mmio_write(status, 1, 0)
     stuck = all(w.mmio_read(status, 1) for _ in range(RESET_READS))
     return NIC_RESET_STUCK.code if stuck else 0
@@ -50,8 +51,8 @@ def modern_reset(w: World) -> int:
 @model
 def modern_queue(w: World, queue: int, rings: int, number: int) -> int:
     """At most 256 entries; the notify register must lie inside its structure."""
-    nic, q = w.g(NIC), w.view(Virtqueue, queue)
-    common = nic.common
+    nic, windows, q = w.g(NIC), w.g(NIC_WINDOWS), w.view(Virtqueue, queue)
+    common = windows.common
     w.mmio_write(common + SELECT, 2, number)
     size = min(w.mmio_read(common + SIZE, 2), MODERN_QUEUE_SIZE)
     w.mmio_write(common + SIZE, 2, size)
@@ -66,7 +67,7 @@ def modern_queue(w: World, queue: int, rings: int, number: int) -> int:
     offset = w.mmio_read(common + NOTIFY_OFFSET, 2) * row.extra
     if offset + 2 > min(row.length, WINDOW_MAX):
         return NIC_BAR.code
-    q.notify = nic.notify + offset
+    q.notify = windows.notify + offset
     w.mmio_write(common + ENABLE, 2, 1)
     return 0
 
@@ -74,19 +75,20 @@ def modern_queue(w: World, queue: int, rings: int, number: int) -> int:
 @model
 def modern_start(w: World) -> int:
     """Windows, reset, features with VERSION_1, queues, address, bus mastering, ready."""
-    nic = w.g(NIC)
+    nic, windows = w.g(NIC), w.g(NIC_WINDOWS)
     for kind, name in ((1, "common"), (2, "notify"), (3, "isr"), (4, "device")):
-        address = modern_window(w, kind)
-        if not address:
-            return NIC_BAR.code
-        setattr(nic, name, address)
+        if not getattr(windows, name):
+            address = modern_window(w, kind)
+            if not address:
+                return NIC_BAR.code
+            setattr(windows, name, address)
     nic.transport = Transport.MODERN
     nic.header_bytes = 12
     pci_command(w, nic.pci_address, 3, 0x407)
     stuck = modern_reset(w)
     if stuck:
         return stuck
-    common = nic.common
+    common = windows.common
     w.mmio_write(common + STATUS, 1, 1)
     w.mmio_write(common + STATUS, 1, 3)
     w.mmio_write(common + OFFERED_HALF, 4, 0)
@@ -108,9 +110,9 @@ def modern_start(w: World) -> int:
         if error:
             return error
     for n in range(6):
-        w.g(NETWORK).mac[n] = w.mmio_read(nic.device + n, 1)
+        w.g(NETWORK).mac[n] = w.mmio_read(windows.device + n, 1)
     if low >> 3 & 1:
-        nic.mtu = w.mmio_read(nic.device + 10, 2)
+        nic.mtu = w.mmio_read(windows.device + 10, 2)
     pci_command(w, nic.pci_address, 7, 0x407)
     w.mmio_write(common + STATUS, 1, 15)
     return 0

@@ -8,17 +8,24 @@ import pytest
 from emulator.devices.virtio_net import BAR_BASE, COMMON, F_MAC, F_VERSION_1, OFFERED
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK, NIC_UNSUPPORTED
 from firmware.layouts.memory import MEMORY
-from firmware.layouts.nic import NIC, Nic, NicState, Transport
+from firmware.layouts.nic import NIC, NIC_RESTARTS, Nic, NicState, Transport, UsedRing
 from firmware.layouts.node import NETWORK
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
 from firmware.nic.config import nic_capabilities
-from firmware.nic.device import nic_init, nic_irq_ack, nic_irq_disable, nic_irq_enable, nic_link
+from firmware.nic.device import (
+    nic_init,
+    nic_irq_ack,
+    nic_irq_disable,
+    nic_irq_enable,
+    nic_link,
+    nic_watch,
+)
 from firmware.nic.queue import nic_commit, nic_flush, nic_poll, nic_release, nic_reserve
 from tests.support.nic import DMA_PHYSICAL, MAC, PCI_ADDRESS, NicBench, windows_lab
 
 LAB = windows_lab(
     nic_init, nic_irq_ack, nic_irq_disable, nic_irq_enable, nic_poll, nic_release, nic_reserve,
-    nic_commit,
+    nic_commit, nic_watch,
 )  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "legacy": {},
@@ -74,12 +81,56 @@ def test_nic_init_sends_and_receives(running):
     assert bench.card.transmitted == [bytes([n % 256]) * 60 for n in range(300)]
 
 
-def test_nic_init_again_after_a_failure_starts_anew(running):
+def test_nic_init_again_after_a_failure_keeps_its_windows(running):
     bench = running
     bench.nic.state = NicState.FAILED
-    LAB.g(MEMORY).mmio_next = WINDOW_MMIO  # windows of the first start are not given back
+    mapped = LAB.g(MEMORY).mmio_next
     assert start(bench) == 0
+    assert LAB.g(MEMORY).mmio_next == mapped
     assert bench.card.deliver(bytes(60))
+
+
+def test_nic_watch_leaves_a_healthy_card_alone(running):
+    running.call(nic_watch)
+    assert LAB.g(NIC_RESTARTS).count == 0
+
+
+@pytest.mark.parametrize("status", [0, 15 | 64, 15 | 128])
+def test_nic_watch_card_that_gave_up_is_started_anew(running, status):
+    bench = running
+    bench.card.status = status
+    bench.call(nic_watch)
+    assert (bench.nic.state, LAB.g(NIC_RESTARTS).count) == (NicState.READY, 1)
+    assert bench.card.deliver(bytes(60))
+
+
+def test_nic_watch_ring_that_made_no_sense_is_started_anew(running):
+    bench = running
+    LAB.view(UsedRing, bench.nic.rx.used).idx = 5000
+    assert bench.run("nic_poll")["rcx"] & 0xFFFF_FFFF == 0
+    assert bench.nic.state == NicState.FAILED
+    bench.call(nic_watch)
+    assert bench.card.deliver(b"\x07" * 60)
+    got = bench.run("nic_poll")
+    assert LAB.machine.read(got["rsi"], 60) == b"\x07" * 60
+
+
+def test_nic_watch_card_that_is_gone_is_an_error_and_tried_again(running):
+    bench = running
+    bench.pci.functions.clear()
+    bench.card.status = 0
+    bench.call(nic_watch)
+    assert bench.nic.state == NicState.ABSENT
+    assert bench.nic.error == NIC_UNSUPPORTED.code
+    bench.pci.functions[PCI_ADDRESS] = bench.card
+    bench.call(nic_watch)
+    assert bench.nic.state == NicState.READY
+
+
+def test_nic_watch_without_a_start_does_nothing():
+    bench = NicBench(LAB)
+    bench.call(nic_watch)
+    assert bench.nic.state == NicState.ABSENT
 
 
 @pytest.mark.parametrize(("vendor", "device"), [(0x8086, 0x100E), (0x1AF4, 0x1001)])
