@@ -1,7 +1,7 @@
 """Interrupts only wake."""
 
 from emulator.effects import World, model
-from firmware.cpu import interrupts as routines
+from firmware.cpu.interrupts import SETUP
 from firmware.layouts.clock import PIT_HZ
 from firmware.layouts.node import CLOCK, CORE
 
@@ -11,7 +11,7 @@ MASTER, SLAVE = 0x20, 0xA0
 @model
 def pic_init(w: World) -> None:
     """Write the set-up table."""
-    for port, value in routines.SETUP:
+    for port, value in SETUP:
         w.port_out(port, value)
 
 
