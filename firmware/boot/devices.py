@@ -19,7 +19,6 @@ from toolchain.asm import (
     EDI,
     EDX,
     ESI,
-    NZ,
     R8D,
     R9D,
     RAX,
@@ -129,8 +128,9 @@ def watchdog_arm(a: Asm) -> None:
     a.and_(EAX, REBOOT_DISABLED)
     a.xor(EBX, ENABLED)
     a.or_(EAX, EBX)
-    a.mov(WATCHDOG.it.state, WatchdogState.ARMED)
-    with a.if_(NZ):
+    with a.if_(Z):
+        a.mov(WATCHDOG.it.state, WatchdogState.ARMED)
+    with a.else_():
         a.mov(WATCHDOG.it.state, WatchdogState.INHIBITED)
     a.ret()
     a.place(absent)
