@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import iced_x86 as ix
 
 from emulator.effects import Event, Write
-from emulator.machine import GPR, PAGE
+from emulator.machine import GPR, PAGE, split
 from emulator.mismatch import Mismatch
 from toolchain.asm.registers import Flag, Reg, Xmm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from emulator.effects import World
     from emulator.machine import Machine
@@ -33,6 +33,33 @@ class Recorded:
 
 
 _ModelEvent = tuple[tuple[Any, ...], str]
+
+
+class _Pages:
+    """Bytes stored in a segment, by page: their values, and a mask of which were stored."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, tuple[bytearray, bytearray]] = {}
+
+    def put(self, address: int, raw: bytes) -> None:
+        """Store bytes that lie within one page."""
+        found = self.pages.get(address // PAGE)
+        if found is None:
+            found = self.pages[address // PAGE] = bytearray(PAGE), bytearray(PAGE)
+        at, end = address % PAGE, address % PAGE + len(raw)
+        found[0][at:end] = raw
+        found[1][at:end] = _ONES[: len(raw)]
+
+    def holds(self, address: int, raw: bytes) -> bool:
+        """Tell whether exactly these bytes are stored there."""
+        found = self.pages.get(address // PAGE)
+        at, end = address % PAGE, address % PAGE + len(raw)
+        return (
+            found is not None and found[0][at:end] == raw and found[1][at:end] == _ONES[: len(raw)]
+        )
+
+
+_ONES = b"\1" * PAGE
 
 
 class Comparison:
@@ -116,41 +143,73 @@ class Comparison:
 
     # -- stores -----------------------------------------------------------------------------------
     def _segment(self, stores: Sequence[Recorded], wanted: Sequence[Write]) -> None:
-        canonical = self._machine.canonical
-        final: dict[int, tuple[int, Write]] = {}
-        any_value: dict[int, set[int]] = {}
+        want, got = _Pages(), _Pages()
         for effect in wanted:
-            for n, value in enumerate(effect.contents):
-                at = canonical(effect.address + n)
-                final[at] = (value, effect)
-                any_value.setdefault(at, set()).add(value)
-        got: dict[int, tuple[int, int]] = {}
+            for at, raw in self._pieces(effect.address, effect.contents):
+                want.put(at, raw)
         for store in stores:
-            _, address, raw = store.key
-            for n, value in enumerate(raw):
-                at = canonical(address + n)
-                if value not in any_value.get(at, ()):
-                    want = (
-                        f"{final[at][0]:#04x} ({final[at][1].what}, {final[at][1].line})"
-                        if at in final
-                        else "no store"
-                    )
-                    raise self._mismatch(
-                        f"{self._place(store.at)} stores {value:#04x} at {at:#x}"
-                        f"{self._name(at)}; the model wants {want}"
-                    )
-                got[at] = (value, store.at)
-        for at, (value, effect) in final.items():
-            if at not in got:
+            for at, raw in self._pieces(store.key[1], store.key[2]):
+                if not want.holds(at, raw):
+                    self._check_bytes(store, at, raw, wanted)
+                got.put(at, raw)
+        for number, (values, mask) in want.pages.items():
+            if got.pages.get(number) != (values, mask):
+                self._explain(number * PAGE, want, got, stores, wanted)
+
+    def _pieces(self, address: int, contents: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the parts of a store within a page, at the first address of their bytes."""
+        for start, size in split(address, len(contents)):
+            done = start - address
+            yield self._machine.canonical(start), contents[done : done + size]
+
+    def _bytes_of(self, wanted: Sequence[Write], at: int) -> Iterator[tuple[int, Write]]:
+        """Yield what the model stores in a byte, the last store first."""
+        for effect in reversed(wanted):
+            for start, raw in self._pieces(effect.address, effect.contents):
+                if start <= at < start + len(raw):
+                    yield raw[at - start], effect
+
+    def _check_bytes(
+        self, store: Recorded, start: int, raw: bytes, wanted: Sequence[Write]
+    ) -> None:
+        """Raise unless the model stores each of these bytes at some time in the segment."""
+        for at, value in enumerate(raw, start):
+            good = list(self._bytes_of(wanted, at))
+            if value not in (v for v, _ in good):
+                want = f"{good[0][0]:#04x} ({_origin(good[0][1])})" if good else "no store"
                 raise self._mismatch(
-                    f"nothing stores {effect.what} at {at:#x}{self._name(at)}; "
-                    f"the model wants {value:#04x} ({effect.line})"
+                    f"{self._place(store.at)} stores {value:#04x} at {at:#x}"
+                    f"{self._name(at)}; the model wants {want}"
                 )
-            if got[at][0] != value:
-                raise self._mismatch(
-                    f"{self._place(got[at][1])} leaves {got[at][0]:#04x} in "
-                    f"{effect.what}; the model wants {value:#04x} ({effect.line})"
-                )
+
+    def _explain(
+        self,
+        page: int,
+        want: _Pages,
+        got: _Pages,
+        stores: Sequence[Recorded],
+        wanted: Sequence[Write],
+    ) -> None:
+        values, mask = want.pages[page // PAGE]
+        stored, done = got.pages.get(page // PAGE, (values, bytes(PAGE)))
+        n = next(n for n in range(PAGE) if mask[n] and (not done[n] or values[n] != stored[n]))
+        at = page + n
+        value, effect = next(self._bytes_of(wanted, at))
+        if not done[n]:
+            raise self._mismatch(
+                f"nothing stores {effect.what} at {at:#x}{self._name(at)}; "
+                f"the model wants {value:#04x} ({effect.line})"
+            )
+        last = next(
+            store
+            for store in reversed(stores)
+            for start, raw in self._pieces(store.key[1], store.key[2])
+            if start <= at < start + len(raw)
+        )
+        raise self._mismatch(
+            f"{self._place(last.at)} leaves {stored[n]:#04x} in {effect.what}; "
+            f"the model wants {value:#04x} ({effect.line})"
+        )
 
     # -- segments ---------------------------------------------------------------------------------
     def _of_log(
@@ -199,6 +258,10 @@ class Comparison:
 def width(reg: Reg) -> int:
     """Return the width of a register or flag in bits."""
     return 1 if isinstance(reg, Flag) else 8 * ix.RegisterExt.size(reg.id)
+
+
+def _origin(effect: Write) -> str:
+    return f"{effect.what}, {effect.line}"
 
 
 def _value(value: Any) -> str:  # noqa: ANN401 - a part of an event's key
