@@ -34,6 +34,8 @@ __all__ = ["STATISTICS", "Lockstep", "Mismatch", "Recorded", "Result", "Statisti
 _JUNK = 0x5EED_0BAD_CAFE_0000
 _VECTOR_JUNK = 0x0BAD_5EED_0BAD_5EED_CAFE_BABE_DEAD_BEEF
 _RSP, _RIP, _FLAGS = 4, 16, 17
+_RECOVERY = STACK_TOP - 8
+"""Where `guard` routines note their stack pointer, above every frame."""
 # Status flags may change; DF is compared by itself. Everything else in RFLAGS stays as it was.
 _FREE_FLAGS = 0x8D5 | 0x400 | 0x10000
 LIMIT = 5_000_000
@@ -215,7 +217,11 @@ class Lockstep:
             if judge is not None:
                 judge.wrote(address, size, value)
             if low <= address < high:
-                if not floor <= address < top:
+                if address == _RECOVERY:
+                    allowed = self._guards()
+                else:
+                    allowed = floor <= address < top
+                if not allowed:
                     self._bad_stack(routine, address - top, top - floor)
                 return
             number = address // PAGE
@@ -235,6 +241,11 @@ class Lockstep:
             machine.hook(uc.UC_HOOK_CODE, on_code),
             machine.hook(uc.UC_HOOK_MEM_WRITE, on_write),
         ]
+
+    def _guards(self) -> bool:
+        """Tell whether the routine that runs may note where its shard's fault comes back to."""
+        placed = self.machine.image.symbol_at(self._trace[-1])
+        return placed is not None and bool(placed.thing.contract.guard)
 
     def _bad_stack(self, routine: Routine, offset: int, allowed: int) -> None:
         where = self.machine.where(self._trace[-1])
