@@ -217,11 +217,8 @@ class Lockstep:
             if judge is not None:
                 judge.wrote(address, size, value)
             if low <= address < high:
-                if address == _RECOVERY:
-                    allowed = self._guards()
-                else:
-                    allowed = floor <= address < top
-                if not allowed:
+                own = self._guards() if address == _RECOVERY else floor <= address < top
+                if not own:
                     self._bad_stack(routine, address - top, top - floor)
                 return
             number = address // PAGE
