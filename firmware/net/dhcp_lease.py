@@ -8,6 +8,7 @@ from firmware.layouts.net import (
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
     LEASE_MIN_S,
+    NET,
     NEVER,
     SUMS,
     Dhcp,
@@ -15,6 +16,7 @@ from firmware.layouts.net import (
     DhcpOption,
     DhcpOptions,
     DhcpState,
+    NetState,
 )
 from firmware.layouts.node import NETWORK, Clock, CoreState, Network, core
 from firmware.net.arp import cycles
@@ -115,6 +117,7 @@ def dhcp_instant(a: Asm, seconds: Reg32) -> None:
         Dhcp.t2_at,
         Dhcp.expires_at,
         Dhcp.acks,
+        NetState.next_check,
     ],
     calls=[dhcp_instant],
     saves=[RBX, R12],
@@ -206,5 +209,6 @@ def dhcp_adopt(a: Asm, message: DhcpMessage) -> None:
     a.mov(dhcp.expires_at, RAX)
     a.mov(network.configured, 1)
     a.mov(dhcp.state, DhcpState.BOUND)
+    a.mov(NET.it.next_check, 0)  # ask for the router's address before anybody needs it
     a.inc(dhcp.acks)
     a.ret()

@@ -9,6 +9,7 @@ from firmware.layouts.net import (
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
     LEASE_MIN_S,
+    NET,
     NEVER,
     DhcpMessage,
     DhcpOption,
@@ -84,4 +85,5 @@ def dhcp_adopt(w: World, message: int) -> None:
         dhcp.expires_at = dhcp_instant(w, lease)
     network.configured = 1
     dhcp.state = DhcpState.BOUND
+    w.g(NET).next_check = 0
     dhcp.acks += 1

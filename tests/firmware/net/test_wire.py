@@ -85,6 +85,14 @@ def test_wire_node_gets_an_address_and_answers_pings(kind):
     assert made.node.bus.strays == []
 
 
+def test_wire_router_is_asked_for_as_soon_as_there_is_a_lease():
+    made = wire()
+    made.until(made.bound, 5)
+    bound_at = made.world.now_ns
+    made.until(lambda: ip("10.0.0.1") in made.node.neighbours(), 1)
+    assert made.world.now_ns - bound_at < NS_PER_S // 1000
+
+
 def test_wire_dead_port_for_35_seconds_is_waited_out():
     """A switch that blocks its port (spanning tree) swallows everything at first."""
     made = wire(DhcpPolicy(pool=("10.0.0.50",), deaf_until_ns=35 * NS_PER_S))
