@@ -84,7 +84,7 @@ class TcpNode:
         self.frames: list[bytes] = []
         self.sent: list[Tcp] = []
         self.inbox: list[bytes] = []
-        self.next_hop = b"\x02\x00" + bytes((10, 0, 0, 1))
+        self.neighbour: bytes | None = None
         self.shards = [self.lab.shard(n) for n in range(slots)]
         self.applications = [Application() for _ in self.shards]
         self.deadlines = [NEVER] * slots
@@ -126,7 +126,9 @@ class TcpNode:
         payload = self.machine.read(self._frame, length)
         self.sent.append(Tcp.decode(payload, self.address, target))
         packet = Ipv4(self.address, target, PROTOCOL_TCP, payload).encode()
-        self.frames.append(Ethernet(self.next_hop, NODE_MAC, ETHERTYPE_IPV4, packet).encode())
+        # Peers of the simulation have a MAC made of their address; a real one is learned by ARP.
+        neighbour = self.neighbour or b"\x02\x00" + target
+        self.frames.append(Ethernet(neighbour, NODE_MAC, ETHERTYPE_IPV4, packet).encode())
 
     # -- the routines -----------------------------------------------------------------------------
     def call(self, name: str, slot: int = 0, **registers: int) -> dict[str, Any]:
@@ -201,6 +203,8 @@ class TcpNode:
             ether = Ethernet.decode(frame)
             if ether.ethertype == ETHERTYPE_ARP:
                 asked = Arp.decode(ether.payload)
+                if asked.operation == ARP_REPLY:
+                    self.neighbour = asked.sender_mac
                 if asked.operation == ARP_REQUEST and asked.target_ip == self.address:
                     reply = Arp(
                         ARP_REPLY, NODE_MAC, self.address, asked.sender_mac, asked.sender_ip

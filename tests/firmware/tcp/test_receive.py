@@ -177,6 +177,14 @@ class TestHoles:
         assert BENCH.received() == b"theend"
         assert (tcp.state, tcp.rcv_nxt) == (TcpState.CLOSE_WAIT, 5007)
 
+    def test_a_fin_beyond_two_holes_waits_for_both(self):
+        tcp = BENCH.open()
+        BENCH.feed(ACK | FIN, seq=5002, payload=b"c")
+        BENCH.feed(payload=b"a")
+        assert (tcp.state, tcp.rcv_nxt) == (ESTABLISHED, 5001)
+        BENCH.feed(payload=b"b")
+        assert (tcp.state, tcp.rcv_nxt) == (TcpState.CLOSE_WAIT, 5004)
+
     @settings(
         max_examples=25,
         deadline=None,

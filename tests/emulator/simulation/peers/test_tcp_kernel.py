@@ -5,16 +5,11 @@ Real time passes here, because the kernel knows no other; nothing depends on how
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import random
-import select
 import socket
-import struct
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +20,7 @@ from emulator.simulation.peers.tcp import Connection, TcpConfig
 from emulator.simulation.wire import Segment as Wire
 from emulator.simulation.world import World
 from pxe.segment import Segment
+from tests.support.tap import open_tap, pump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +29,6 @@ pytestmark = pytest.mark.system
 
 PEER = "10.77.0.9"
 TIMEOUT_SECONDS = 60
-# linux/if_tun.h
-TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 CASES = {
     "clean": ("", 2_000_000, TcpConfig()),
     "lossy and reordered": ("drop p=0.02; reorder p=0.02 by=3ms", 500_000, TcpConfig()),
@@ -51,29 +45,6 @@ def segment() -> Iterator[Segment]:
         pytest.skip("a tap interface needs root; run the system tests as root")
     with Segment(taps=1) as made:
         yield made
-
-
-def open_tap(segment: Segment) -> int:
-    """Return a descriptor of the segment's tap, opened inside its namespace."""
-    opened: list[int] = []
-
-    def enter() -> None:
-        with Path("/run/netns", segment.name).open("rb") as place:
-            os_setns(place.fileno())
-        tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        name = segment.taps[0].ifname.encode()
-        fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH", name, IFF_TAP | IFF_NO_PI))
-        opened.append(tap)
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    return opened[0]
-
-
-def os_setns(descriptor: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.setns(descriptor, 0) == 0
 
 
 class KernelClient(threading.Thread):
@@ -134,15 +105,3 @@ def test_the_kernel_gets_back_what_it_sent(segment: Segment, name: str) -> None:
     assert bytes(client.echoed) == client.data
     assert served[0].offered.sack_ok
     assert served[0].sacks == config.sack
-
-
-def pump(tap: int, world: World, inject) -> None:
-    """Wait for frames until the world has something to do, and put them on its wire."""
-    next_ns = world.events.next_time()
-    wait_ns = 50 * NS_PER_MS if next_ns is None else max(0, next_ns - world.now_ns)
-    ready, _, _ = select.select([tap], [], [], min(wait_ns, 50 * NS_PER_MS) / NS_PER_S)
-    while ready:
-        try:
-            inject(os.read(tap, 65536))
-        except BlockingIOError:
-            return
