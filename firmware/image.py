@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from firmware.boot.entry import node_entry
 from firmware.boot.multiboot import MULTIBOOT_HEADER, header, multiboot_entry
 from firmware.boot.pxe import nbp_entry
 from firmware.layouts.config import CONFIG
 from firmware.limits import IMAGE_BASE, NBP_ADDRESS, PAGE
-from toolchain.link import Image, Linker, SectionPlan
+from toolchain.link import Image, Linker, LinkError, SectionPlan
+from toolchain.link.flat import flat
+
+if TYPE_CHECKING:
+    from toolchain.asm import Routine
+    from toolchain.layout import Data
 
 DIRECT_ADDRESS = 0x10_0000
+WINDOW_BYTES = 2 << 20
+"""One page table maps the image (see firmware/boot/paging.py)."""
 
 
 def _plan(address: int, bits: int) -> tuple[SectionPlan, ...]:
@@ -23,36 +32,51 @@ def _plan(address: int, bits: int) -> tuple[SectionPlan, ...]:
 
 
 def pack(image: Image) -> bytes:
-    """Return the file: .boot, then the 64-bit sections at the next page."""
-    boot = image.section(".boot")
-    end = -(-boot.end // PAGE) * PAGE
-    packed = bytearray(boot.contents + bytes(end - boot.end))
-    base = image.section(".text").address
-    for name in (".text", ".rodata", ".data"):
-        section = image.section(name)
-        packed += bytes(end - boot.address + section.address - base - len(packed))
-        packed += section.contents
-    packed += bytes(-(boot.address + len(packed)) % PAGE)
-    return bytes(packed)
+    """Return the file: .boot, then the 64-bit sections at the next page.
+
+    Raises:
+        LinkError: The 64-bit part is larger than one page table maps.
+    """
+    size = image.section(".bss").end - IMAGE_BASE
+    if size > WINDOW_BYTES:
+        raise LinkError(
+            f"the image takes {size} bytes of address space; {WINDOW_BYTES} are mapped at boot",
+            "make .bss smaller, or give the boot stage a second table",
+        )
+    return flat(image)
 
 
-def link_bios() -> tuple[Image, bytes]:
-    """Return the image that a PXE boot ROM loads, and its file."""
-    image = Linker((nbp_entry, node_entry), _plan(NBP_ADDRESS, 16), keep=(CONFIG,)).link()
+def _link(
+    entry: Routine,
+    plan: tuple[SectionPlan, ...],
+    keep: tuple[Data, ...],
+    replace: dict[str, Routine],
+    overrides: dict[str, bytes],
+) -> Image:
+    return Linker((entry, node_entry), plan, overrides, (*keep, CONFIG), replace).link()
+
+
+def link_bios(replace: dict[str, Routine] | None = None) -> tuple[Image, bytes]:
+    """Return the image that a PXE boot ROM loads, and its file.
+
+    Args:
+        replace: Routines by name to link in place of others; for test images.
+    """
+    image = _link(nbp_entry, _plan(NBP_ADDRESS, 16), (), replace or {}, {})
     return image, pack(image)
 
 
-def link_direct() -> tuple[Image, bytes]:
-    """Return the image for a multiboot loader, and its file."""
-    keep = (MULTIBOOT_HEADER, CONFIG)
-    roots, plan = (multiboot_entry, node_entry), _plan(DIRECT_ADDRESS, 32)
-    image = Linker(roots, plan, keep=keep).link()
-    size = len(pack(image))
-    contents = header(
-        image.address(MULTIBOOT_HEADER),
-        DIRECT_ADDRESS,
-        DIRECT_ADDRESS + size,
-        image.address(multiboot_entry),
-    )
-    image = Linker(roots, plan, {MULTIBOOT_HEADER.name: contents}, keep=keep).link()
+def link_direct(replace: dict[str, Routine] | None = None) -> tuple[Image, bytes]:
+    """Return the image for a multiboot loader, and its file.
+
+    Args:
+        replace: Routines by name to link in place of others; for test images.
+    """
+    keep, plan = (MULTIBOOT_HEADER,), _plan(DIRECT_ADDRESS, 32)
+    # The header holds addresses that only a first pass tells; the second changes no size.
+    image = _link(multiboot_entry, plan, keep, replace or {}, {})
+    end = DIRECT_ADDRESS + len(pack(image))
+    at, entry = image.address(MULTIBOOT_HEADER), image.address(multiboot_entry)
+    contents = {MULTIBOOT_HEADER.name: header(at, DIRECT_ADDRESS, end, entry)}
+    image = _link(multiboot_entry, plan, keep, replace or {}, contents)
     return image, pack(image)
