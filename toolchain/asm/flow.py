@@ -133,6 +133,21 @@ def _memory(line: Line, info: ix.InstructionInfo) -> tuple[tuple[Any, ...], tupl
     return tuple(loads), tuple(stores)
 
 
+_SHIFTS = frozenset(
+    getattr(ix.Mnemonic, m) for m in "RCL RCR ROL ROR SAL SAR SHL SHR SHLD SHRD".split()
+)
+
+
+def _may_keep_flags(ins: ix.Instruction) -> bool:
+    """Tell whether a count of zero, which leaves the flags alone, is possible."""
+    if ins.has_rep_prefix or ins.has_repne_prefix:
+        return True
+    if ins.mnemonic not in _SHIFTS:
+        return False
+    last = ins.op_count - 1
+    return ins.op_kind(last) == ix.OpKind.REGISTER or ins.immediate(last) & 0x1F == 0
+
+
 # What a call pushes, its return pops; a return belongs to the caller's frame.
 _BALANCED = ("call", "ret", "iretq", "iretd", "iret", "retf")
 
@@ -188,7 +203,8 @@ def effect(line: Line, bits: int) -> Effect:
     undefined = _flags(ins.rflags_undefined)
     written = _flags(ins.rflags_modified) & ~undefined
     e.sets |= written
-    e.kills |= written | undefined
+    if not _may_keep_flags(ins):
+        e.kills |= written | undefined
     e.clobbers |= undefined
     if line.mnemonic in ("call far", "int"):
         # Firmware answers in registers of its choice and may change all others.
