@@ -444,7 +444,7 @@ def _deliver(a: Asm, shard: ShardContext, bad: Violations) -> None:
             a.cmp(ws.utf8, UTF8_ACCEPT)
             a.jne(bad[TEXT_UTF8])
         a.or_(EDX, LAST_PART)
-        a.and_(EAX, WsFlag.BINARY_ALLOWED)
+        a.and_(EAX, WsFlag.BINARY_ALLOWED | WsFlag.TEXT)
         a.mov(ws.message_bytes, 0)
     a.mov(ws.flags, EAX)
     a.mov(RSI, R12)

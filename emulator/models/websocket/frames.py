@@ -145,7 +145,7 @@ def _deliver(w: World, shard: int, where: int, length: int) -> tuple[int, int, i
             violate(w, shard, layout.TEXT_UTF8)
             return None
         part |= 2
-        flags &= WsFlag.BINARY_ALLOWED
+        flags &= WsFlag.BINARY_ALLOWED | WsFlag.TEXT
         ws.message_bytes = 0
     ws.flags = flags
     return where, length, part

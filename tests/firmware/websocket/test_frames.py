@@ -138,7 +138,7 @@ class TestMessages:
         assert client.feed(server_frame(BINARY, b"\xff\xfe"), server_frame(TEXT, b"t")) == [
             (b"\xff\xfe", 3), (b"t", 3),
         ]  # fmt: skip
-        assert client.ws.flags == WsFlag.BINARY_ALLOWED
+        assert client.ws.flags == WsFlag.BINARY_ALLOWED | WsFlag.TEXT, "the kind of the last one"
 
     def test_ws_next_idle_touches_nothing(self):
         client = Client(state=WsState.IDLE)

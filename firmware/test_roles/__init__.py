@@ -1,0 +1,1 @@
+"""Roles that only test builds link: what other people's suites need a node to do."""
