@@ -58,6 +58,8 @@ SYN_OPTIONS = bytes(
      TcpOption.NOP, TcpOption.SCALE, 3, OUR_SCALE,
      TcpOption.NOP, TcpOption.NOP, TcpOption.SACK_PERMITTED, 2)
 )  # fmt: skip
+if RING_BYTES > 0xFFFF:
+    raise ValueError(f"{RING_BYTES} bytes do not fit the window field; let tcp_window scale them")
 SACK_START = int.from_bytes(bytes((TcpOption.NOP, TcpOption.NOP, TcpOption.SACK, 2)), "little")
 
 
