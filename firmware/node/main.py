@@ -30,6 +30,8 @@ from toolchain.asm import (
     R9,
     R12,
     R12D,
+    R13,
+    R13D,
     RAX,
     RCX,
     RDX,
@@ -115,7 +117,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         LogState.level,
     ],
     calls=[lease_grant, nic_init, drbg_seed, net_start, slot_add, log_write],
-    saves=[R12],
+    saves=[R12, R13],
     source="firmware/docs/layers.md",
 )
 def node_init(a: Asm) -> None:
@@ -155,11 +157,14 @@ def node_init(a: Asm) -> None:
     a.movzx(ECX, BOOT.it.ack_length)
     a.call(net_start)
 
+    # The build refuses more; a damaged image must not write past the table either.
+    a.mov(R13D, config.local_count)
+    a.mov(EAX, SHARDS_MAX)
+    a.cmp(R13D, EAX)
+    a.cmov(AE, R13D, EAX)
     a.xor(R12D, R12D)
     with a.loop() as top:
-        a.cmp(R12D, config.local_count)
-        a.leave(AE, top)
-        a.cmp(R12D, SHARDS_MAX)
+        a.cmp(R12D, R13D)
         a.leave(AE, top)
         a.mov(EDI, R12D)
         a.call(slot_add)
