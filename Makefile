@@ -9,6 +9,8 @@ ARGS ?=
 # The figure of workers is not "auto": system tests and QEMU share the machine.
 WORKERS ?= 2
 SOAK_SECONDS ?= 600
+SEEDS ?= 60
+SIM_LOAD_SECONDS ?= 600
 
 # The order of `test` is its meaning: cheap checks first, QEMU alone and last.
 .NOTPARALLEL:
@@ -58,8 +60,9 @@ bench: setup ## Print the figures of README
 soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
 	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m system -k soak -s $(ARGS)
 
-sim: setup ## The deterministic simulation: virtual time, seeded faults
-	$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
+sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SECONDS=600 of load
+	SHARDFW_SIM_SEEDS=$(SEEDS) SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
+		$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
 
 ci: ## Exactly what CI runs
 	.ci/run

@@ -167,7 +167,7 @@ class Machine:
         self.special = self._find_special()
         self._fault = ""
         self._error: Exception | None = None
-        self._ran_freely = False
+        self.ran_freely = False
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT)
@@ -216,6 +216,10 @@ class Machine:
 
     def read(self, address: int, size: int) -> bytes:
         """Return bytes of memory."""
+        at = address % PAGE
+        if at + size <= PAGE:
+            region, offset, _ = self.page(address)
+            return region.buffer[offset + at : offset + at + size]
         parts = []
         for start, length in split(address, size):
             region, offset, _ = self.page(start)
@@ -225,6 +229,11 @@ class Machine:
 
     def write(self, address: int, contents: bytes) -> None:
         """Set bytes of memory, whatever its protection."""
+        at = address % PAGE
+        if at + len(contents) <= PAGE:
+            region, offset, _ = self.page(address)
+            region.buffer[offset + at : offset + at + len(contents)] = contents
+            return
         for start, length in split(address, len(contents)):
             region, offset, _ = self.page(start)
             offset += start % PAGE
@@ -386,7 +395,7 @@ class Machine:
         """Call a routine freely and return the registers it left."""
         address = self.image.address(name)
         leave = self.prepare_call(address, registers or {})
-        self._ran_freely = True
+        self.ran_freely = True
         self.run(address, limit)
         after: dict[str, Any] = self.registers()
         after["flags"] = self.engine.reg_read(ux.UC_X86_REG_RFLAGS)
@@ -396,10 +405,10 @@ class Machine:
 
     def hook(self, kind: int, callback: Callable[..., Any], begin: int = 1, end: int = 0) -> int:
         """Add a Unicorn hook; return its handle for `unhook`."""
-        if self._ran_freely:
+        if self.ran_freely:
             # Blocks translated without hooks would never call the new one.
             self.engine.ctl_flush_tb()
-            self._ran_freely = False
+            self.ran_freely = False
         return int(self.engine.hook_add(kind, callback, None, begin, end))
 
     def unhook(self, handle: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from emulator.simulation.wire import Segment
 
-    Scenario = Callable[["Trial"], None]
+    Scenario = Callable[["Trial"], object]
 
 # Shortening reruns the scenario; a plan of n hits needs up to about n * log n runs.
 MOST_RERUNS = 400

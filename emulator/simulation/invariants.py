@@ -17,7 +17,7 @@ from emulator.simulation.shard_row import (
     ShardRow,
     read_row,
 )
-from firmware.layouts.node import CORE, LEASE
+from firmware.layouts.node import CORE, LEASE, CoreState, Lease
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import RECONNECT_BACKOFF_MS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from emulator.simulation.node import ImageNode
     from emulator.simulation.world import Attachment
+    from toolchain.layout.fields import Field
 
     ShardRule = Callable[[ShardRow, ShardRow, "Turn"], str]
 
@@ -191,8 +192,12 @@ class Invariants:
         self.turns = 0
         self.entered: dict[tuple[int, int], int] = {}
         """Times that a slot entered a state."""
-        self._core = node.g(CORE)
-        self._lease = node.g(LEASE)
+        self._core = node.window(CORE)
+        self._lease = node.window(LEASE)
+        self._parts = [
+            (node.part(slot, 0, HEAD_BYTES), node.part(slot, SESSION_AT, SESSION_BYTES))
+            for slot in range(node.facts.shards)
+        ]
         self._raw = [self._read(slot) for slot in range(node.facts.shards)]
         self.rows = [read_row(*raw) for raw in self._raw]
         self._last = self._turn()
@@ -233,7 +238,7 @@ class Invariants:
 
     def _check_node(self, turn: Turn) -> None:
         last = self._last
-        if self._core.current_shard:
+        if _number(self._core, CoreState.current_shard):
             raise InvariantError("node code runs, but a shard is marked as running")
         if turn.generation < last.generation:
             raise InvariantError("the lease generation went back")
@@ -253,10 +258,19 @@ class Invariants:
             and frame[_ETHERNET + 9] == PROTOCOL_TCP
             for frame in self.node.turn_frames
         )
-        deadline = self._core.next_deadline if self.node.turns else NEVER
-        lease = self._lease
-        return Turn(self._core.now, deadline, lease.expired, lease.generation, frames)
+        deadline = _number(self._core, CoreState.next_deadline) if self.node.turns else NEVER
+        return Turn(
+            _number(self._core, CoreState.now),
+            deadline,
+            _number(self._lease, Lease.expired),
+            _number(self._lease, Lease.generation),
+            frames,
+        )
 
     def _read(self, slot: int) -> tuple[bytes, bytes]:
-        node = self.node
-        return node.part(slot, 0, HEAD_BYTES), node.part(slot, SESSION_AT, SESSION_BYTES)
+        head, session = self._parts[slot]
+        return bytes(head), bytes(session)
+
+
+def _number(window: memoryview, field: Field) -> int:
+    return int.from_bytes(window[field.offset : field.offset + field.size], "little")

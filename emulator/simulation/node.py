@@ -55,8 +55,6 @@ TSC_AT_ZERO = 5 * NS_PER_S
 CYCLES_PER_MS = NS_PER_MS
 """One cycle is one nanosecond."""
 NEVER = (1 << 64) - 1
-TURN_LIMIT = 50_000_000
-"""Instructions after which a turn counts as hung."""
 _SECTIONS = (
     SectionPlan(".text", limits.IMAGE_BASE, executable=True),
     SectionPlan(".rodata", align=PAGE),
@@ -108,6 +106,8 @@ class ImageNode:
         now_ns: virtual time of the boot, in nanoseconds.
         modern: whether the card is driven through memory windows instead of ports.
         trace: whether to count instructions and record coverage, at some cost.
+        turn_limit: instructions after which a turn counts as hung; 0 sets no limit, because
+            counting makes the engine ten times slower.
 
     Attributes:
         machine: the machine.
@@ -126,7 +126,9 @@ class ImageNode:
         now_ns: int = 0,
         modern: bool = False,
         trace: bool = False,
+        turn_limit: int = 0,
     ) -> None:
+        self._turn_limit = turn_limit
         self.facts = facts or NodeFacts()
         self.image = image or node_image()
         regions = [r for n in range(self.facts.shards) for r in workspace_regions(n)]
@@ -195,10 +197,17 @@ class ImageNode:
         """Return a live view of a node-wide struct."""
         return self.live.g(global_)
 
-    def part(self, slot: int, offset: int, size: int) -> bytes:
-        """Return bytes of a slot's ShardContext, from `offset` on."""
+    def part(self, slot: int, offset: int, size: int) -> memoryview:
+        """Return a live window on a slot's ShardContext, from `offset` on."""
         start = shard_address(slot) % PAGE + offset
-        return bytes(self._states[slot][start : start + size])
+        return self._states[slot][start : start + size]
+
+    def window(self, global_: Global[Any]) -> memoryview:
+        """Return a live window on a node-wide struct within one page."""
+        address = self.image.address(global_)
+        region, offset, _ = self.machine.page(address)
+        start = offset + address % PAGE
+        return memoryview(region.buffer)[start : start + global_.struct.SIZE]
 
     def workspace_bytes(self, slot: int) -> bytes:
         """Return every byte of a slot's workspace."""
@@ -249,7 +258,8 @@ class ImageNode:
         machine = self.machine
         address = machine.image.address(name)
         self._leave = leave = machine.prepare_call(address, {})
-        machine.run(address, TURN_LIMIT)
+        machine.ran_freely = True
+        machine.run(address, self._turn_limit)
         registers = machine.snapshot.take()
         if registers[4] != leave:
             raise MachineError(f"{name} left RSP {registers[4] - leave:+d} bytes off")

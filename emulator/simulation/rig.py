@@ -21,6 +21,7 @@ from emulator.simulation.monitor import Monitor
 from emulator.simulation.node import ImageNode
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.packet import ip
+from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from firmware.layouts.shard import ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 GATEWAY_ADDRESS = "203.0.113.5"
 OPERATOR = SUBNET + "20"
 OPERATOR_PORT = 7701
+STATUS_TRIES, STATUS_WAIT_S = 3, 0.2
 
 
 class Rig:
@@ -47,6 +49,7 @@ class Rig:
         faults: plan of the segment.
         trace: count instructions and record coverage.
         modern: drive the card through windows.
+        hub: repeat frames to every port; a switch would believe frames with a false source.
         options: settings of the gateway.
     """
 
@@ -58,11 +61,12 @@ class Rig:
         faults: FaultPlan | str = "",
         trace: bool = False,
         modern: bool = False,
+        hub: bool = False,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
         self.facts = facts = facts or NodeFacts()
         self.world = World(seed)
-        self.internet = Internet(self.world)
+        self.internet = Internet(self.world, Segment(self.world, hub=hub))
         self.segment = self.internet.segment
         settings: dict[str, Any] = {
             "shards": facts.total or facts.start + facts.shards,
@@ -126,8 +130,14 @@ class Rig:
         request = pack(StatusReply, {"magic": STATUS_REQUEST_MAGIC, "slot": slot, "nonce": nonce})
         self._replies.clear()
         address = self.node.address()
-        self.operator.send_udp(ip(address), self.facts.diagnostics_port, OPERATOR_PORT, request)
-        self.world.run_until(lambda: bool(self._replies), within_ns=NS_PER_S)
+        # The node forgets who asks while it asks for their hardware address: ask again.
+        for _ in range(STATUS_TRIES):
+            self.operator.send_udp(ip(address), self.facts.diagnostics_port, OPERATOR_PORT, request)
+            self.run(STATUS_WAIT_S)
+            if self._replies:
+                break
+        else:
+            raise AssertionError(f"no answer from {address} to {STATUS_TRIES} requests")
         reply = unpack(StatusReply, self._replies[-1])
         if reply["nonce"] != nonce:
             raise AssertionError("the node answered another question")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ TURN = Turn(now=NOW, deadline=NOW + 1, expired=0, generation=1, tcp_frames=0)
 BACKOFF_NS = 5000 * CYCLES_PER_MS
 
 
-def row(state: int = S.ASSIGNED, **fields: int) -> ShardRow:
+def row(state: int = S.ASSIGNED, **fields: Any) -> ShardRow:
     plain = {
         "state": state,
         "session_ptr": 0x7000_3000,

@@ -1,0 +1,141 @@
+"""Malformed input of every layer against the whole image: at most the shard aimed at suffers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emulator.simulation.corpus import MALFORMED, Flow, mutate
+from emulator.simulation.peers.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
+from firmware.layouts.shard import ShardState
+
+S = ShardState
+TARGET = 1
+
+
+def flow_of(rig, shard):
+    return Flow.of(rig.gateway.peer_of(shard).tcp, rig.facts.mac, rig.internet.router.mac)
+
+
+def others_untouched(rig):
+    rows = [row for row in rig.invariants.rows if row.slot != TARGET]
+    return all(row.state == S.READY and row.reconnects == 0 for row in rows)
+
+
+def test_the_whole_corpus_costs_at_most_the_shard_aimed_at(rig_of, facts):
+    rig = rig_of(1, facts(shards=4), hub=True)
+    rig.until_ready(10)
+    for name, make in MALFORMED.items():
+        try:
+            flow = flow_of(rig, TARGET)
+        except LookupError:
+            rig.until_ready(20)
+            flow = flow_of(rig, TARGET)
+        rig.internet.router.port.inject(make(flow))
+        rig.run(0.3)
+        assert others_untouched(rig), name
+    rig.until_ready(20)
+    rig.run(90)
+    assert rig.all_ready()
+    assert others_untouched(rig)
+
+
+def test_mutated_frames_of_a_live_flow_do_no_harm_to_others(rig_of, facts):
+    rig = rig_of(1, facts(shards=4), hub=True)
+    rig.until_ready(10)
+    rng = random.Random(1)
+    for _ in range(1500):
+        if rig.states[TARGET] != S.READY:
+            rig.until_ready(60)
+        flow = flow_of(rig, TARGET)
+        text = frame(TEXT, json.dumps({"op": 11, "d": None}).encode())
+        base = rng.choice((flow.tcp(0x18, text), flow.tcp(), flow.arp(), flow.udp(68, text, 67)))
+        rig.internet.router.port.inject(mutate(base, rng))
+        rig.run(0.01)
+        assert others_untouched(rig)
+    rig.until_ready(60)
+    assert others_untouched(rig)
+
+
+BAD_STREAMS = {
+    "reserved bits": frame(TEXT, b"{}", rsv=1),
+    "reserved opcode": frame(3, b""),
+    "masked": frame(TEXT, b"{}", mask=b"abcd"),
+    "fragmented control": frame(PING, b"", fin=False),
+    "long control": frame(PING, bytes(126)),
+    "continuation of nothing": frame(CONTINUATION, b"{}"),
+    "message in a message": frame(TEXT, b"{", fin=False) + frame(TEXT, b"}"),
+    "long form of a short length": frame(TEXT, b"{}", length_bytes=8),
+    "length of 2**63": b"\x81\x7f" + b"\xff" * 8,
+    "binary": frame(BINARY, b"{}"),
+    "not UTF-8": frame(TEXT, b'{"op":11,"d":"\xff"}'),
+    "close of one byte": frame(CLOSE, b"\x03"),
+    "close 1006": frame(CLOSE, (1006).to_bytes(2, "big")),
+    "close reason not UTF-8": frame(CLOSE, b"\x03\xe8\xff"),
+    "no JSON": frame(TEXT, b"hello"),
+    "empty message": frame(TEXT, b""),
+    "array": frame(TEXT, b"[]"),
+    "no op": frame(TEXT, b'{"d":null}'),
+    "op is text": frame(TEXT, b'{"op":"0"}'),
+    "op too large": frame(TEXT, b'{"op":99999999999999999999}'),
+    "sequence too large": frame(TEXT, b'{"op":0,"s":4294967296,"t":"X","d":null}'),
+    "cut off": frame(TEXT, b'{"op":0,"s":5,"t":"X","d":{'),
+    "too deep": frame(TEXT, b'{"op":0,"s":5,"t":"X","d":' + b"[" * 200 + b"]" * 200 + b"}"),
+    "bad string": frame(TEXT, b'{"op":0,"s":5,"t":"X","d":"\x01"}'),
+    "hello without interval": frame(TEXT, b'{"op":10,"d":{}}'),
+    "after the end": frame(TEXT, b'{"op":11} x'),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_STREAMS))
+def test_a_bad_stream_costs_its_own_shard_at_most(rig_of, facts, name):
+    rig = rig_of(1, facts(shards=3))
+    rig.until_ready(10)
+    rig.gateway.peer_of(TARGET).raw(BAD_STREAMS[name])
+    rig.run(1)
+    assert others_untouched(rig)
+    rig.until_ready(30)
+    assert others_untouched(rig)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.binary(min_size=1, max_size=300), st.booleans())
+def test_any_bytes_in_a_stream_cost_its_own_shard_at_most(rig_of, facts, data, framed):
+    rig = rig_of(1, facts(shards=2))
+    rig.until_ready(10)
+    rig.gateway.peer_of(TARGET).raw(frame(TEXT, data) if framed else data)
+    rig.run(1)
+    assert others_untouched(rig)
+    rig.run(45)
+    assert others_untouched(rig)
+
+
+BAD_UPGRADES = {
+    "not HTTP": lambda _u: b"220 mail.example ESMTP\r\n\r\n",
+    "false accept": lambda u: u.response(accept="AAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+    "extension": lambda u: u.response("Sec-WebSocket-Extensions: permessage-deflate"),
+    "subprotocol": lambda u: u.response("Sec-WebSocket-Protocol: chat"),
+    "endless": lambda _u: b"HTTP/1.1 101 X\r\n" + b"A: b\r\n" * 3000,
+    "no colon": lambda u: u.response("nonsense"),
+    "redirect": lambda _u: b"HTTP/1.1 301 Moved\r\nLocation: http://x/\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_UPGRADES))
+def test_a_bad_upgrade_response_costs_the_attempt(rig_of, facts, name):
+    rig = rig_of(1, facts(shards=2))
+    policy = rig.gateway.server.policy
+    policy.response = BAD_UPGRADES[name]
+    rig.run(2)
+    assert rig.states == [S.BACKOFF, S.BACKOFF]
+    policy.response = None
+    rig.until_ready(20)
