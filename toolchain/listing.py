@@ -110,7 +110,8 @@ def instruction_text(line: Line, labels: dict[Label, str], bits: int, *, near: b
     """
     target = line.target
     if isinstance(target, Label):
-        return f"{line.mnemonic} {'near ' if near else ''}{labels[target]}"
+        # NASM settles on the long form of some branches that reach their target in the short one.
+        return f"{line.mnemonic} {'near' if near else 'short'} {labels[target]}"
     if target is not None:
         name = symbol(target.name)
         if line.mnemonic == "jmp far":
@@ -228,7 +229,8 @@ def _bytes(contents: bytes) -> list[str]:
     out = []
     for start in range(0, len(contents), 16):
         row = contents[start : start + 16]
-        shown = "".join(chr(b) if 32 <= b < 127 else "." for b in row)
+        # A backslash at the end of a comment would join the next line to it.
+        shown = "".join(chr(b) if 32 <= b < 127 and b != 0x5C else "." for b in row)
         text = "        db " + ",".join(f"0x{b:02x}" for b in row)
         out.append(f"{text:{_COMMENT_COLUMN}} ; {shown}")
     return out
@@ -284,6 +286,11 @@ def section_text(image: Image, section: Section) -> list[str]:
     return out
 
 
+def _joined(lines: Iterable[str]) -> str:
+    # A backslash at the end of a comment would join it with the next line.
+    return "".join(f"{line}.\n" if line.endswith("\\") else f"{line}\n" for line in lines)
+
+
 def image_listing(image: Image) -> str:
     """Return NASM source whose `nasm -f bin` output is the flat image, byte for byte."""
     offsets = file_offsets(image)
@@ -301,7 +308,7 @@ def image_listing(image: Image) -> str:
         if section.name == last:
             rest = file_size(image) - offsets[last] - len(section.contents)
             out += [f"        times {rest} db 0 ; to the end of the page"] if rest else []
-    return "\n".join(out) + "\n"
+    return _joined(out)
 
 
 def routine_listing(image: Image, name: str) -> str:
@@ -313,7 +320,7 @@ def routine_listing(image: Image, name: str) -> str:
     thing = image.symbols[name].thing
     if not isinstance(thing, Routine):
         raise KeyError(name)
-    return "\n".join([f"bits {thing.bits}", *routine_text(thing, image)]) + "\n"
+    return _joined([f"bits {thing.bits}", *routine_text(thing, image)])
 
 
 def routine_hex(image: Image, name: str) -> str:

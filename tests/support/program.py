@@ -61,7 +61,7 @@ class Engine(Struct):
 
 ENGINE = Global("engine", Engine, "the engine of the node")
 LIMITS = Global("limits", Engine, "start values", init=bytes(range(0x20)))
-GREETING = constant("greeting", b"hello; 'x' \"y\"\r\n\0\xff", "what it says")
+GREETING = constant("greeting", b"hello; 'x' \"y\"\r\\" + b"\n\0\xff", "what it says")
 ODD = constant("loop", b"\x07", "one byte under a name that NASM reserves")
 SCRATCH = Data("scratch", 40, align=64, doc="work space")
 BOOT_NOTE = Data("boot_note", 5, b"ready", 1, ".boot", "seen by nobody")

@@ -55,7 +55,7 @@ def test_routine_listing_shows_contract_comments_names_and_source():
         "        add rax, rdx                         ; program.py:@\n"
         "        inc rsi                              ; program.py:@\n"
         "        dec ecx                              ; program.py:@\n"
-        "        jnz .loop_1                          ; program.py:@\n"
+        "        jnz short .loop_1                    ; program.py:@\n"
         ".endloop_2:\n"
         "        ret                                  ; program.py:@\n"
     )

@@ -67,7 +67,7 @@ class Contract:
     guard: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Routine:
     """A named routine; `lines()` runs the generator once and checks the result."""
 
@@ -79,6 +79,9 @@ class Routine:
     parameters: tuple[str, ...]
     where: str
     _lines: list[Line] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return self.name
 
     @property
     def bits(self) -> int:
