@@ -121,3 +121,12 @@ def test_unicorn_still_loses_flags_over_a_repeated_store():
 
     assert flags() == flags(uc.UC_HOOK_CODE) == 0x206
     assert flags(uc.UC_HOOK_CODE, uc.UC_HOOK_MEM_WRITE) == 0x216
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(None, True), ("1", True), ("0", False)])
+def test_the_lab_lets_it_judge_unless_told_otherwise(monkeypatch, value, wanted):
+    monkeypatch.delenv("SHARDFW_SEMANTICS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SHARDFW_SEMANTICS", value)
+    assert Lab(checksum).lockstep.semantics is wanted
+    assert Lab(checksum, semantics=not wanted).lockstep.semantics is not wanted
