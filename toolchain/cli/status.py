@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DEFAULT_PORT = 4747
-# Wide enough for every column when the output is a file or a pipe.
-PIPE_WIDTH = 140
+# Wide enough for every column: a narrow terminal wraps lines rather than losing values.
+WIDTH = 140
 STATE_STYLES = {
     "READY": "green",
     "STARTING": "yellow",
@@ -112,7 +111,7 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
     from rich import box  # noqa: PLC0415 - --help and --json need no rich
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, _ in columns:
         table.add_column(name, no_wrap=True)
     for row in rows:
@@ -123,7 +122,8 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
 def _print(node: Row, shards: Sequence[Row]) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console = Console(highlight=False)
+    console.width = max(console.width, WIDTH)
     first = node["local_start"]
     last = first + max(node["local_count"], 1) - 1
     console.print(

@@ -33,28 +33,27 @@ STYLES = {
 def _steps(runner: Runner) -> Table:
     """Return the boot steps, each with the time it was done, and one bar over all."""
     board, now = runner.board, runner.seconds
-    line = Text()
+    count, ready = len(board.rows), board.ready
+    line = Text(f"READY {ready}/{count}", "green" if ready == count else "yellow", no_wrap=True)
     current = None
     for name, _ in STEPS:
         if name in board.steps:
-            line.append(f"{name} {board.steps[name]:.1f} s   ", "green")
+            line.append(f"  {name} {board.steps[name]:.1f} s", "green")
         elif current is None:
             current = name
-            line.append(f"{name} ...   ", "yellow")
+            line.append(f"  {name} ...", "yellow")
         else:
-            line.append(f"{name}   ", "dim")
-    style = "green" if board.ready == len(board.rows) else "yellow" if current is None else "dim"
-    line.append(f"READY {board.ready}/{len(board.rows)}", style)
+            line.append(f"  {name}", "dim")
     # Half of the bar is the boot, by time; half the shards, by count.
     booted = 1.0 if current is None else min(now / BOOT_ROM_S, 0.95)
-    bar = ProgressBar(total=2, completed=booted + board.ready / len(board.rows), width=30)
+    bar = ProgressBar(total=2, completed=booted + ready / count, width=20)
     table = Table.grid(padding=(0, 2))
     table.add_row(f"{now:6.1f} s", bar, line)
     return table
 
 
 def _shards(runner: Runner) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("shard", "state", "detail", "attempts", "reconnects", "READY at"):
         table.add_column(name, no_wrap=True)
     stats = {}

@@ -1,11 +1,15 @@
 """`shardfw layout`: tables, JSON and NASM numbers of the declared structs."""
 
 import json
+import subprocess
 
+import iced_x86
 import pytest
 from click.testing import CliRunner
 
+from firmware.layouts.node import LEASE, Lease
 from firmware.layouts.shard import ShardContext
+from toolchain.cli.images import link
 from toolchain.cli.layout import command, find_structs
 
 
@@ -64,3 +68,37 @@ def test_json_and_nasm_together_are_wrong_usage():
     result = run("Lease", "--json", "--format", "nasm")
     assert result.exit_code == 2
     assert "give one of them" in result.output
+
+
+def test_the_include_file_has_the_names_of_the_lifecycle_notes(tmp_path):
+    include = run("--format", "nasm")
+    assert include.exit_code == 0, include.output
+    (tmp_path / "shardfw.inc").write_text(include.output)
+    # Ours to write by hand: the tick of a lease, against the image's addresses.
+    (tmp_path / "hand.asm").write_text("""
+bits 64
+org 0x60000000
+%include "shardfw.inc"
+        cmp dword [rel shard_lease_expired], 1
+        mov r8, [rel shard_lease_deadline]
+        mov rax, [rel tsc_cycles_per_ms]
+        imul rax, SHARD_RECONNECT_BACKOFF_MS
+        mov dword [rbx + SHARD_OFF_STATE], SHARD_STATE_BACKOFF
+        inc qword [rbx + SHARD_OFF_RECONNECTS]
+        mov [rbx + SHARD_OFF_RECONNECT_DEADLINE], rax
+        mov r12, [rbx + SHARD_OFF_SESSION_PTR]
+        cmp dword [r12 + SSES_VALID], 1
+        mov [rbx + SHARD_OFF_SEQUENCE], r14d
+        or dword [rbx + SHARD_OFF_FLAGS], SHARD_FLAG_SEQ_VALID
+""")
+    made = subprocess.run(
+        ["nasm", "-Werror", "-f", "bin", "-o", "hand.bin", "hand.asm"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    image = link("bios")
+    first = iced_x86.Decoder(64, (tmp_path / "hand.bin").read_bytes(), ip=0x6000_0000).decode()
+    assert first.ip_rel_memory_address == image.address(LEASE) + Lease.expired.offset
