@@ -77,14 +77,19 @@ def read_source(file: str) -> Source:
     return source
 
 
-def _functions(tree: ast.AST) -> tuple[tuple[int, int, int], ...]:
+def _functions(tree: ast.Module) -> tuple[tuple[int, int, int], ...]:
     found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            parts = [*ast.walk(node.args), *([node.returns] if node.returns else [])]
-            header = max((getattr(p, "end_lineno", 0) or 0 for p in parts), default=0)
-            header = max(header, node.lineno)
-            found.append((node.lineno, header, node.end_lineno or header))
+    work: list[ast.AST] = [tree]
+    while work:
+        node = work.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            work += getattr(node, part, [])  # statements only: expressions define no function
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        parts = [*ast.walk(node.args), *([node.returns] if node.returns else [])]
+        header = max((getattr(p, "end_lineno", 0) or 0 for p in parts), default=0)
+        header = max(header, node.lineno)
+        found.append((node.lineno, header, node.end_lineno or header))
     return tuple(sorted(found))
 
 
