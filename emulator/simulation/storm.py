@@ -46,19 +46,21 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     trial.faults(rig.segment, random_plan(rng, seconds * NS_PER_S, shards=shards))
     rig.run(seconds)
     calm(rig)
-    rig.world.run_until(rig.all_ready, within_ns=CALM_S * NS_PER_S)
     rig.load(None)
-    rig.run(5)
-    for row, stats in zip(rig.invariants.rows, rig.stats.shards, strict=True):
-        if (row.sequence, stats.connected) != (stats.sequence, True):
-            raise AssertionError(
-                f"shard {stats.shard} holds sequence {row.sequence}, the gateway {stats.sequence}"
-            )
+    rig.world.run_until(lambda: settled(rig), within_ns=CALM_S * NS_PER_S)
     if rig.stats.identify_gate_refusals:
         raise AssertionError(f"{rig.stats.identify_gate_refusals} Identifies came too early")
     if watch is not None:
         watch.stop()
     return rig
+
+
+def settled(rig: Rig) -> bool:
+    """Say whether every shard is READY and holds the sequence that the gateway has."""
+    return rig.all_ready() and all(
+        (row.sequence, True) == (stats.sequence, stats.connected)
+        for row, stats in zip(rig.invariants.rows, rig.stats.shards, strict=True)
+    )
 
 
 def calm(rig: Rig) -> None:
