@@ -8,13 +8,17 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from firmware.image import link_direct
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.limits import BIOS_LIMIT_BYTES, IMAGE_LIMIT_BYTES
+from tests.system.roles import hang
+from toolchain.build import BuildError
 from toolchain.cli import images
 from toolchain.cli.build import command
 from toolchain.config import load_config
 from toolchain.layout.pack import unpack
 from toolchain.link.reader import read_image
+from toolchain.source import short_path
 
 TOKEN = "MTIz.very-secret-token.42"  # noqa: S105 - made up
 NODE_TOML = """
@@ -184,6 +188,18 @@ def test_the_digest_of_the_sources_notes_any_change(tmp_path):
     file.rename(tmp_path / "firmware" / "b.py")
     file.write_text("x = 1\n")
     assert images.sources_digest(tmp_path) != before
+
+
+def test_an_image_with_a_test_routine_is_no_release():
+    image, _ = link_direct({"node_main": hang.node_main})
+    with pytest.raises(BuildError, match="node_main comes from tests/, which is for tests only"):
+        images.template_of(image)
+
+
+def test_the_release_holds_nothing_from_the_tests():
+    for target in images.TARGETS:
+        files = {placed.thing.where for placed in images.link(target).routines()}
+        assert {short_path(file).split("/")[0] for file in files} == {"firmware"}
 
 
 def test_the_limits_are_those_of_the_firmware():
