@@ -165,10 +165,10 @@ def refuse_parts(image: Image, folders: Iterable[str]) -> None:
     banned = set(folders)
     for placed in image.routines():
         file = short_path(placed.thing.where.rpartition(":")[0])
-        found = banned.intersection(file.split("/")[:-1])
+        found = [folder for folder in file.split("/")[:-1] if folder in banned]
         if found:
             raise BuildError(
-                f"{placed.name} comes from {found.pop()}/, which is for tests only. Link a release "
+                f"{placed.name} comes from {found[0]}/, which is for tests only. Link a release "
                 "from firmware alone"
             )
 
