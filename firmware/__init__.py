@@ -18,9 +18,11 @@ test enforces that.
 | shard | the lifecycle of one shard |
 | node | the scheduler, the lease, diagnostics |
 | boot | from the boot ROM to `node` |
+| image | which routines and sections make an image |
+| test_roles | routines of test builds alone; no release image holds one |
 """
 
 LAYERS = (
     "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "nic", "crypto", "net",
-    "tcp", "tls", "json", "websocket", "gateway", "shard", "node", "boot", "image",
+    "tcp", "tls", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
 )  # fmt: skip
