@@ -1,19 +1,20 @@
 """How fast the time-stamp counter runs: two independent timers must tell the same.
 
-Each window is timed by the PIT and by the ACPI PM timer at once, with the TSC read outside of both,
-so that whatever delays us makes an estimate too high, never too low: the minimum is the best one.
+Each window reads the PIT and the ACPI PM timer at its start and end, with the TSC read outside of
+both and again between, so that a stall is seen; what stays unseen makes an estimate too high.
 """
 
 from firmware.layouts.clock import (
     AGREE_EARLY_PPM,
     AGREE_PPM,
+    GAP_SHIFT,
     PIT_CHANNEL_2,
     PIT_CONTROL,
     PIT_HZ,
     PM_HZ,
     PM_MASK,
-    PM_TIMEOUT,
     PORT_B,
+    SETTLE_READS,
     SPIN_LIMIT,
     WINDOW_TICKS,
     WINDOWS_MAX,
@@ -31,24 +32,29 @@ from toolchain.asm import (
     ECX,
     EDI,
     EDX,
+    ESI,
     NZ,
     R8,
     R8D,
     R9,
     R9D,
+    R9W,
     R10,
     R10D,
     R11,
+    R11D,
     R12,
     R12D,
     R13,
     R13D,
     R14,
+    R15,
     RAX,
     RBP,
     RBX,
     RCX,
     RDX,
+    RSI,
     A,
     Asm,
     B,
@@ -67,66 +73,123 @@ def _pm(a: Asm, port: Reg32) -> None:
 
 
 @routine(
-    inputs=[In(EDI, int, "port of the ACPI PM timer; 0 = none")],
-    outputs=[
-        Out(RAX, "TSC cycles of the window"),
-        Out(ECX, "PM timer ticks of the window; 0 = it does not count"),
-        Out(CF, "1 = the PIT never came to its end"),
-    ],
-    clobbers=[RDX, R8, R9, R10],
-    source="Intel 8254 data sheet, mode 0; ACPI 6.5, 4.8.3.3",
+    outputs=[Out(EAX, "count, going down from 65535 and around")],
+    clobbers=[RDX],
+    source="Intel 8254 data sheet, counter latch command",
 )
-def clock_window(a: Asm, port: Reg32) -> None:
-    """Time one window of WINDOW_TICKS with all three counters."""
-    start, first, left, last = R8, R9D, ECX, R10D
-    spin, expired, none = a.label("spin"), a.label("expired"), a.label("none")
-    # Speaker off, gate of channel 2 on; then a one-shot that starts with its second byte.
+def pit_read(a: Asm) -> None:
+    """Latch and read PIT channel 2."""
+    a.mov(AL, 0x80)
+    a.out(PIT_CONTROL, AL)
+    a.in_(AL, PIT_CHANNEL_2)
+    a.movzx(EDX, AL)
+    a.in_(AL, PIT_CHANNEL_2)
+    a.movzx(EAX, AL)
+    a.shl(EAX, 8)
+    a.or_(EAX, EDX)
+    a.ret()
+
+
+@routine(
+    clobbers=[RAX, RCX],
+    source="Intel 8254 data sheet, mode 0",
+)
+def pit_start(a: Asm) -> None:
+    """Let channel 2 count down for ever: gate on, speaker off."""
     a.in_(AL, PORT_B)
     a.and_(AL, 0xFC)
     a.or_(AL, 1)
     a.out(PORT_B, AL)
     a.mov(AL, 0xB0)
     a.out(PIT_CONTROL, AL)
+    a.mov(AL, 0xFF)
+    a.out(PIT_CHANNEL_2, AL)
+    a.out(PIT_CHANNEL_2, AL)
+    # The count is loaded with the timer's next tick, after a microsecond.
+    a.mov(ECX, SETTLE_READS)
+    with a.loop() as settle:
+        a.in_(AL, PORT_B)
+        a.dec(ECX)
+        a.again(NZ, settle)
+    a.ret()
+
+
+@routine(
+    inputs=[In(EDI, int, "port of the ACPI PM timer; 0 = none")],
+    outputs=[
+        Out(RAX, "TSC cycles of the window; all ones = a stall between readings spoiled it"),
+        Out(ECX, "PM timer ticks of the window; 0 = it does not count"),
+        Out(EDX, "PIT ticks of the window"),
+        Out(CF, "1 = the PIT does not count"),
+    ],
+    clobbers=[RSI, R8, R9, R10, R11],
+    calls=[pit_read],
+    saves=[RBX],
+    source="firmware/docs/clock.md#calibration",
+)
+def clock_window(a: Asm, port: Reg32) -> None:
+    """Read all three counters, wait 10 ms of the PIT, read them again.
+
+    The TSC is read before and after each reading of the timers: the middle counts, and a window
+    whose readings took more than a share of it is spoiled. Stalls while we wait do no harm.
+    """
+    starts, gaps, first_pit, first_pm, last, left, before = R8, RBX, R9D, R10D, R11D, ESI, RSI
+    none, ticks = a.label("none"), ECX
     a.rdtsc64()
-    a.mov(start, RAX)
+    a.mov(starts, RAX)
+    a.mov(gaps, RAX)
+    a.call(pit_read)
+    a.mov(first_pit, EAX)
     _pm(a, port)
-    a.mov(first, EAX)
-    a.mov(AL, WINDOW_TICKS & 0xFF)
-    a.out(PIT_CHANNEL_2, AL)
-    a.mov(AL, WINDOW_TICKS >> 8)
-    a.out(PIT_CHANNEL_2, AL)
-    a.mov(left, SPIN_LIMIT)
+    a.mov(first_pm, EAX)
+    a.rdtsc64()
+    a.add(starts, RAX)
+    a.sub(gaps, RAX)
     a.xor(last, last)
-    a.place(spin)
-    a.in_(AL, PORT_B)
-    a.test(AL, 0x20)
-    a.jnz(expired)
-    # A PIT that is not there is given up by the other timer, or, when that one stands still too,
-    # after so many looks.
+    a.mov(left, SPIN_LIMIT)
+    with a.loop() as waiting:
+        a.call(pit_read)
+        a.mov(ticks, first_pit)
+        a.sub(ticks, EAX)
+        a.and_(ticks, 0xFFFF)
+        a.cmp(ticks, last)
+        with a.if_(NZ):
+            a.mov(last, ticks)
+            a.mov(left, SPIN_LIMIT)
+        a.dec(left)
+        a.jz(none)
+        a.cmp(ticks, WINDOW_TICKS)
+        a.again(B, waiting)
+    a.rdtsc64()
+    a.mov(before, RAX)
+    a.add(gaps, RAX)
+    a.call(pit_read)
+    a.sub(first_pit, EAX)
+    a.movzx(first_pit, R9W)
     _pm(a, port)
-    a.sub(EAX, first)
+    a.sub(EAX, first_pm)
     a.and_(EAX, PM_MASK)
-    a.cmp(EAX, PM_TIMEOUT)
-    a.j(A, none)
-    a.cmp(EAX, last)
-    with a.if_(NZ):
-        a.mov(last, EAX)
-        a.mov(left, SPIN_LIMIT)
-    a.dec(left)
-    a.jnz(spin)
+    a.mov(ticks, EAX)
+    a.rdtsc64()
+    # Both pairs of TSC values, summed: twice the cycles from middle to middle.
+    a.sub(gaps, RAX)
+    a.neg(gaps)
+    a.add(RAX, before)
+    a.sub(RAX, starts)
+    a.shr(RAX, 1)
+    a.mov(RDX, RAX)
+    a.shr(RDX, GAP_SHIFT)
+    a.cmp(gaps, RDX)
+    with a.if_(A):
+        a.mov(RAX, -1)
+    a.mov(EDX, first_pit)
+    a.clc()
+    a.ret()
     a.place(none)
     a.xor(EAX, EAX)
     a.xor(ECX, ECX)
+    a.xor(EDX, EDX)
     a.stc()
-    a.ret()
-    a.place(expired)
-    _pm(a, port)
-    a.sub(EAX, first)
-    a.and_(EAX, PM_MASK)
-    a.mov(ECX, EAX)
-    a.rdtsc64()
-    a.sub(RAX, start)
-    a.clc()
     a.ret()
 
 
@@ -141,16 +204,17 @@ def _estimate(a: Asm, minimum: Reg64, hz: int) -> None:
 
 @routine(
     inputs=[In(EDI, int, "port of the ACPI PM timer; 0 = none")],
-    clobbers=[RAX, RCX, RDX, R8, R9, R10, R11],
-    saves=[RBX, RBP, R12, R13, R14],
+    clobbers=[RAX, RCX, RDX, RSI, R8, R9, R10, R11],
+    saves=[RBX, RBP, R12, R13, R14, R15],
     writes=[Clock.tsc_cycles_per_ms, Clock.spread_ppm, Clock.source],
-    calls=[clock_window],
+    calls=[pit_start, clock_window],
     source="firmware/docs/clock.md#calibration",
 )
 def clock_calibrate(a: Asm, port: Reg32) -> None:
     """Set cycles per millisecond from the minima of both timers; 0 when they do not agree."""
-    pit, pm, windows, sources, spread = R14, R11, EBP, R12D, R13
+    pit, pm, windows, sources, spread = R14, R15, EBP, R12D, R13
     following, decide, store = a.label("following"), a.label("decide"), a.label("store")
+    a.call(pit_start)
     a.mov(pit, -1)
     a.mov(pm, -1)
     a.mov(spread, -1)
@@ -165,7 +229,9 @@ def clock_calibrate(a: Asm, port: Reg32) -> None:
         a.shr(RAX, 40)
         a.jnz(following)
         a.or_(sources, ClockSource.PIT)
-        a.mov(R8D, WINDOW_TICKS * 1000)
+        a.imul(R8D, EDX, 1000)
+        a.test(R8D, R8D)
+        a.jz(following)  # stalled for a whole turn of the PIT
         _estimate(a, pit, PIT_HZ)
         a.imul(R8D, ECX, 1000)
         a.test(R8D, R8D)

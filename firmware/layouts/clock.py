@@ -19,10 +19,12 @@ PM_MASK = 0xFF_FFFF
 """Every PM timer has 24 bits; some have 32."""
 WINDOW_TICKS = 11_932
 """10.0 ms of the PIT."""
-PM_TIMEOUT = 71_591
-"""20 ms of the PM timer: the PIT is not there."""
 SPIN_LIMIT = 10_000
-"""Looks at a PIT that does not end, while the PM timer stands still."""
+"""Looks at a PIT that stands still until it is given up."""
+GAP_SHIFT = 7
+"""Readings may take 1/128 of a window: 78 microseconds."""
+SETTLE_READS = 16
+"""Port reads, half a microsecond each at least, until the PIT has loaded its count."""
 WINDOWS_MIN, WINDOWS_MAX = 3, 14
 """At most 140 ms in all."""
 AGREE_EARLY_PPM, AGREE_PPM = 1_000, 5_000

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from emulator.environment import Environment
-from firmware.layouts.clock import PIT_HZ, PM_HZ, RTC_REGISTERS, WINDOW_TICKS
+from firmware.layouts.clock import PIT_HZ, PM_HZ, RTC_REGISTERS
 
 PM_PORT = 0x608
-WINDOW_SECONDS = WINDOW_TICKS / PIT_HZ
 ABSENT = 0xFFFF_FFFF
 
 
@@ -29,13 +28,15 @@ class Room(Environment):
     ) -> None:
         super().__init__(tsc=self.count)
         self.functions, self.hz, self.rtc, self.fixed = dict(functions), hz, rtc, fixed
-        self.now, self.started, self.selected, self.index = 0.0, 0.0, 0, 0
+        self.now, self.selected, self.index, self.reads = 0.0, 0, 0, 0
+        self.latched: list[int] = []
         self.on_port_in, self.on_port_out = self.read, self.write
         self.on_mmio_read = lambda _address, _size: 0
 
     def count(self) -> int:
         """Return the TSC; a little time passes."""
         self.now += 1e-7
+        self.reads += 1
         return int(self.now * self.hz)
 
     def write(self, port: int, _size: int, value: int) -> None:
@@ -46,8 +47,9 @@ class Room(Environment):
             key = (self.selected >> 8 & 0xFFFF, self.selected & 0xFC)
             if key in self.functions and key not in self.fixed:
                 self.functions[key] = value
-        elif port == 0x42:
-            self.started = self.now
+        elif (port, value) == (0x43, 0x80):
+            count = 0xFFFF - int(self.now * PIT_HZ) & 0xFFFF
+            self.latched = list(count.to_bytes(2, "little"))
         elif port == 0x70:
             self.index = value
 
@@ -55,12 +57,11 @@ class Room(Environment):
         """Answer a port read."""
         if port == 0xCFC:
             return self.functions.get((self.selected >> 8 & 0xFFFF, self.selected & 0xFC), ABSENT)
-        if port == 0x61:
-            self.now += 2e-3
-            if self.now - self.started < WINDOW_SECONDS:
-                return 0
-            self.now = min(self.now, self.started + WINDOW_SECONDS)
-            return 0x20
+        if port == 0x42:
+            # Time passes while a window waits: between its second and its third TSC.
+            if len(self.latched) == 1 and self.reads % 4 == 2:
+                self.now += 2e-3
+            return self.latched.pop(0)
         if port == PM_PORT:
             return int(self.now * PM_HZ) & 0xFF_FFFF
         if port == 0x71:
