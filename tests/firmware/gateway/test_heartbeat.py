@@ -99,7 +99,6 @@ class TestSchedule:
         assert c.tick() == -1
         assert c.sent() == []
 
-
     def test_without_anything_set_there_is_no_deadline(self):
         c = GatewayClient(LAB)
         c.gateway.state = GatewayState.READY

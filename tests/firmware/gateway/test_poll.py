@@ -12,6 +12,7 @@ from firmware.layouts import json as json_layout
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import End, FailureFlag
 from firmware.layouts.websocket import BINARY, PEER_CLOSED, WsState
+from firmware.limits import RING_BYTES
 from tests.support.gateway_client import GatewayClient, ready_data
 from tests.support.lab import Lab
 from tests.support.stream import server_frame
@@ -26,7 +27,7 @@ EVENT = json.dumps(
 
 def test_gateway_poll_conversation_at_many_cuts():
     data = server_frame(1, HELLO) + server_frame(1, READY) + server_frame(1, EVENT)
-    for cut in range(0, len(data), 7):
+    for cut in range(0, len(data), 31):
         c = GatewayClient(LAB)
         c.raw(data[:cut])
         c.raw(data[cut:])
@@ -44,9 +45,9 @@ def test_gateway_poll_fragments_with_a_ping_between():
 def test_gateway_poll_large_message_passes_through_a_small_ring():
     c = GatewayClient(LAB)
     c.receive(HELLO)
-    body = ready_data(guilds=[{"id": str(n), "unavailable": True} for n in range(2500)])
+    body = ready_data(guilds=[{"id": str(n), "unavailable": True} for n in range(600)])
     text = json.dumps({"t": "READY", "s": 1, "op": 0, "d": body}).encode()
-    assert len(text) > 80_000
+    assert len(text) > RING_BYTES
     stream = server_frame(1, text)
     for at in range(0, len(stream), 15_000):
         c.raw(stream[at : at + 15_000])

@@ -270,7 +270,9 @@ class TestClose:
 
 class TestEndOfStream:
     @pytest.mark.parametrize("state", FIN_ENDED)
-    @pytest.mark.parametrize("start", [b"", b"\x81", b"\x89\x05abc", b"\x81\x05abc"])
+    @pytest.mark.parametrize(
+        "start", [b"", b"\x81", b"\x89\x05abc", b"\x81\x05abc", b"\x81\x7f\0\0", b"\x81\x7e\0"]
+    )
     def test_ws_next_without_a_close_frame_is_a_failure(self, state, start):
         client = Client()
         client.stream.feed(start)

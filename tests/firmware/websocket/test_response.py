@@ -91,6 +91,7 @@ WRONG = [
     (STATUS_LINE, b"HTTP/1.1 101", b"HTTP/1.1\t101"),
     (STATUS_LINE, b"101 Switching", b"10x Switching"),
     (STATUS_LINE, b"101 Switching", b"/01 Switching"),
+    (STATUS_LINE, b"101 Switching", b"1:1 Switching"),
     (STATUS_LINE, b"101 Switching", b"1010 Switching"),
     (STATUS_LINE, b"Protocols\r\n", b"Protocols\n"),
     (STATUS_LINE, b"Protocols\r\n", b"Proto\x00cols\r\n"),
