@@ -166,7 +166,9 @@ def every_line(bits: int) -> list[Line]:
     for method in sorted(dir(asm)):
         prefix, _, name = method.rpartition("_")
         wide = name.endswith("q") and bits != 64
-        if (name[:4] in ("movs", "stos", "lods", "scas", "cmps") and name[4:] in "bwdq" and not wide) or name in ("insb", "insw", "insd", "outsb", "outsw", "outsd"):
+        if (
+            name[:4] in ("movs", "stos", "lods", "scas", "cmps") and name[4:] in "bwdq" and not wide
+        ) or name in ("insb", "insw", "insd", "outsb", "outsw", "outsd"):
             asm.emit(f"{prefix} {name}".strip())
     return asm.lines
 
