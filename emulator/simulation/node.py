@@ -184,7 +184,7 @@ class ImageNode:
 
     def plug(self, attachment: Attachment) -> None:
         """Let the cable of a port and the operator's keys wake the node, as interrupts do."""
-        attachment.port.link_changed.append(lambda up: self.card.set_link(up=up))
+        attachment.port.link_changed[:] = [lambda up: self.card.set_link(up=up)]
         self.card.on_interrupt = attachment.wake
         self.serial.on_type = attachment.wake
 

@@ -82,11 +82,44 @@ class Rig:
         self.operator.bind_udp(OPERATOR_PORT, self._take_reply)
         if faults:
             self.segment.set_faults(faults)
-        self.node = ImageNode(facts, seed=seed, trace=trace, modern=modern)
+        self._trace, self._modern = trace, modern
+        self.boots = 0
+        self.node = self._boot()
         self.attachment = self.world.attach(self.node, self.segment.port("node"))
+        self._connect()
+
+    def _boot(self) -> ImageNode:
+        self.boots += 1
+        return ImageNode(
+            self.facts,
+            seed=self.world.seed * 1000 + self.boots,
+            now_ns=self.world.now_ns,
+            modern=self._modern,
+            trace=self._trace,
+        )
+
+    def _connect(self) -> None:
         self.node.plug(self.attachment)
         self.invariants = Invariants(self.node)
-        self.attachment.after_turn.append(self.invariants.check)
+        self.attachment.after_turn[:] = [self.invariants.check]
+
+    def power_off(self) -> None:
+        """Cut the node's power; without power already, nothing happens."""
+        if self.attachment.powered:
+            self.save_coverage()
+            self.attachment.power_off()
+
+    def power_on(self) -> None:
+        """Boot the node anew; nothing of its memory is left."""
+        if not self.attachment.powered:
+            self.node = self._boot()
+            self.attachment.power_on(self.node)
+            self._connect()
+
+    def save_coverage(self) -> None:
+        """Add what the node ran to the coverage of this process, when it is traced."""
+        if self.node.trace is not None:
+            self.node.trace.save()
 
     @property
     def states(self) -> list[ShardState]:

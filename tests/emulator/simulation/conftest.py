@@ -105,8 +105,7 @@ def rig_of():
 
     yield make
     for rig in made:
-        if rig.node.trace is not None:
-            rig.node.trace.save()
+        rig.save_coverage()
         assert rig.monitor.malformed == []
         assert rig.node.bus.strays == []
 
