@@ -16,6 +16,7 @@ from toolchain.asm.flow import (
     RSP,
     Effect,
     bit_of,
+    conditional_tail,
     effect,
     names,
     routine_clobbers,
@@ -311,6 +312,8 @@ def _check_set_before_read(flow: _Flow, reached: list[int]) -> None:
         seen.add(n)
         e = flow.effects[n]
         after = (known[n] & ~e.clobbers) | e.sets
+        if conditional_tail(flow.lines[n]):
+            after = known[n]
         for m in flow.next[n]:
             joined = known[m] & after
             if joined != known[m] or m not in seen:

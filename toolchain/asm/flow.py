@@ -106,13 +106,22 @@ def routine_clobbers(target: Routine) -> int:
 
 def _call(line: Line, target: Routine, bits: int) -> Effect:
     # Calls and far jumps to other modes leave the stack as it was when they come back.
+    flags = sum(BIT[f] for f in _CONDITION_FLAGS.get(line.mnemonic[1:], ()))
+    conditional = conditional_tail(line)
     return Effect(
-        reads=routine_reads(target),
+        reads=routine_reads(target) | (flags if conditional else 0),
         sets=routine_outputs(target),
-        kills=routine_outputs(target) | routine_clobbers(target),
+        # What the target does, whoever falls through does not see.
+        kills=0 if conditional else routine_outputs(target) | routine_clobbers(target),
         clobbers=routine_clobbers(target),
         needed=True,
     )
+
+
+def conditional_tail(line: Line) -> bool:
+    """Tell whether a line jumps to another routine or falls through."""
+    other = line.target is not None and not isinstance(line.target, Label)
+    return other and line.mnemonic not in ("call", "jmp", "jmp far")
 
 
 def _branch(line: Line) -> Effect:
