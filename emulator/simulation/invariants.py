@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emulator.simulation.node import CYCLES_PER_MS, NEVER
-from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP
+from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, ip_text
 from emulator.simulation.shard_row import (
     HEAD_BYTES,
     SESSION_AT,
@@ -17,7 +17,7 @@ from emulator.simulation.shard_row import (
     ShardRow,
     read_row,
 )
-from firmware.layouts.node import CORE, LEASE, CoreState, Lease
+from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import RECONNECT_BACKOFF_MS
@@ -194,6 +194,8 @@ class Invariants:
         """Times that a slot entered a state."""
         self._core = node.window(CORE)
         self._lease = node.window(LEASE)
+        at = Network.ip.offset
+        self._address = node.window(NETWORK)[at : at + 4]
         self._parts = [
             (node.part(slot, 0, HEAD_BYTES), node.part(slot, SESSION_AT, SESSION_BYTES))
             for slot in range(node.facts.shards)
@@ -251,13 +253,14 @@ class Invariants:
         for frame in self.node.turn_frames:
             if frame[6:12] != self.node.facts.mac:
                 raise InvariantError(f"a frame with a foreign source address: {frame[:14].hex()}")
+            if _is_tcp(frame) and frame[26:30] != self._address:
+                raise InvariantError(
+                    f"a TCP frame from {ip_text(frame[26:30])}, but the node is "
+                    f"{ip_text(bytes(self._address))}"
+                )
 
     def _turn(self) -> Turn:
-        frames = sum(
-            int.from_bytes(frame[12:14], "big") == ETHERTYPE_IPV4
-            and frame[_ETHERNET + 9] == PROTOCOL_TCP
-            for frame in self.node.turn_frames
-        )
+        frames = sum(_is_tcp(frame) for frame in self.node.turn_frames)
         deadline = _number(self._core, CoreState.next_deadline) if self.node.turns else NEVER
         return Turn(
             _number(self._core, CoreState.now),
@@ -270,6 +273,11 @@ class Invariants:
     def _read(self, slot: int) -> tuple[bytes, bytes]:
         head, session = self._parts[slot]
         return bytes(head), bytes(session)
+
+
+def _is_tcp(frame: bytes) -> bool:
+    ethertype = int.from_bytes(frame[12:14], "big")
+    return ethertype == ETHERTYPE_IPV4 and frame[_ETHERNET + 9] == PROTOCOL_TCP
 
 
 def _number(window: memoryview, field: Field) -> int:

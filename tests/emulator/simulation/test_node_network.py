@@ -71,6 +71,51 @@ def test_a_dhcp_lease_is_renewed_and_nobody_notices(rig_of, facts):
     assert all(row.reconnects == 0 for row in rig.invariants.rows)
 
 
+def test_a_dhcp_lease_that_runs_out_ends_all_use_of_the_address(rig_of, facts):
+    rig = rig_of(1, facts(shards=2))
+    policy = rig.internet.dhcp.policy
+    policy.lease_s = 60
+    rig.until_ready(10)
+    old = rig.node.address()
+    policy.silent = True
+    rig.run(58)
+    assert rig.all_ready()
+    rig.run(10)
+    lost_ns = rig.world.now_ns
+    assert rig.node.address() == ip_text(bytes(4))
+    rig.run(60)
+    assert rig.monitor.sent_since(lost_ns) == []
+    policy.silent = False
+    policy.pool = ("10.0.0.99",)
+    rig.internet.dhcp.leases.clear()
+    rig.world.run_until(lambda: rig.node.address() == "10.0.0.99", within_ns=130 * NS_PER_S)
+    rig.run(2)
+    rig.until_ready(90)
+    assert rig.node.address() != old
+
+
+def test_a_router_that_is_replaced_is_found_again(rig_of, facts):
+    rig = rig_of(1, facts(shards=4), heartbeat_interval_ms=10_000)
+    rig.until_ready(10)
+    rig.internet.router.mac = bytes.fromhex("0200c0ffee01")
+    rig.run(40)
+    rig.until_ready(200)
+    rig.run(60)
+    assert rig.all_ready()
+
+
+@pytest.mark.parametrize("ahead_s", [1, 30, 100_000])
+def test_a_clock_that_jumps_ahead_costs_connections_at_most(rig_of, facts, ahead_s):
+    rig = rig_of(1, facts(shards=4))
+    rig.until_ready(10)
+    rig.run(50)
+    rig.attachment.jump_clock(ahead_s * NS_PER_S)
+    rig.run(30)
+    rig.until_ready(120)
+    rig.run(60)
+    assert rig.all_ready()
+
+
 def test_a_cached_ack_needs_no_discover(rig_of, facts):
     first = rig_of(1, facts(shards=1))
     acks: list[bytes] = []
