@@ -41,6 +41,8 @@ from toolchain.asm import (
     B,
     In,
     Out,
+    Reg8,
+    Reg16,
     Reg32,
     Z,
     routine,
@@ -91,6 +93,70 @@ def pci_write(a: Asm, function: Reg32, offset: Reg32, value: Reg32) -> None:
     a.mov(EDX, DATA_PORT)
     a.mov(EAX, R8D)
     a.out(DX, EAX)
+    a.ret()
+
+
+def _select_part(a: Asm, offset: Reg32) -> None:
+    """Select a register and put the port of the byte or word at `offset` into EDX."""
+    _select(a, offset, EAX)
+    a.mov(EDX, offset)
+    a.and_(EDX, 3)
+    a.add(EDX, DATA_PORT)
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "offset; a multiple of 2")],
+    outputs=[Out(EAX, "the word, zero-extended")],
+    clobbers=[RDX],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_read16(a: Asm, function: Reg32, offset: Reg32) -> None:
+    """Read 16 bits: some registers answer only to their own width."""
+    _select_part(a, offset)
+    a.in_(AX, DX)
+    a.movzx(EAX, AX)
+    a.ret()
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "offset")],
+    outputs=[Out(EAX, "the byte, zero-extended")],
+    clobbers=[RDX],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_read8(a: Asm, function: Reg32, offset: Reg32) -> None:
+    """Read 8 bits."""
+    _select_part(a, offset)
+    a.in_(AL, DX)
+    a.movzx(EAX, AL)
+    a.ret()
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "offset; a multiple of 2"), In(AX, int, "value")],
+    clobbers=[RAX, RDX, R8],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_write16(a: Asm, function: Reg32, offset: Reg32, value: Reg16) -> None:
+    """Write 16 bits, and nothing beside them."""
+    a.movzx(R8D, value)
+    _select_part(a, offset)
+    a.mov(EAX, R8D)
+    a.out(DX, AX)
+    a.ret()
+
+
+@routine(
+    inputs=[FUNCTION, In(ECX, int, "offset"), In(AL, int, "value")],
+    clobbers=[RAX, RDX, R8],
+    source="PCI Local Bus 3.0, 3.2.2.3.2",
+)
+def pci_write8(a: Asm, function: Reg32, offset: Reg32, value: Reg8) -> None:
+    """Write 8 bits, and nothing beside them."""
+    a.movzx(R8D, value)
+    _select_part(a, offset)
+    a.mov(EAX, R8D)
+    a.out(DX, AL)
     a.ret()
 
 

@@ -20,6 +20,36 @@ def pci_write(w: World, function: int, offset: int, value: int) -> None:
     w.port_out(0xCFC, value, 4)
 
 
+def _select(w: World, function: int, offset: int) -> int:
+    """Select a register; return the port of the part at `offset`."""
+    w.port_out(0xCF8, 1 << 31 | (function & 0xFFFF) << 8 | offset & 0xFC, 4)
+    return 0xCFC + offset % 4
+
+
+@model
+def pci_read16(w: World, function: int, offset: int) -> int:
+    """A word at its own port."""
+    return w.port_in(_select(w, function, offset), 2)
+
+
+@model
+def pci_read8(w: World, function: int, offset: int) -> int:
+    """A byte at its own port."""
+    return w.port_in(_select(w, function, offset))
+
+
+@model
+def pci_write16(w: World, function: int, offset: int, value: int) -> None:
+    """A word at its own port."""
+    w.port_out(_select(w, function, offset), value, 2)
+
+
+@model
+def pci_write8(w: World, function: int, offset: int, value: int) -> None:
+    """A byte at its own port."""
+    w.port_out(_select(w, function, offset), value)
+
+
 @model
 def pci_command(w: World, function: int, set_bits: int, clear_bits: int) -> None:
     """Clear, then set; the status half gets zeros, which change nothing."""

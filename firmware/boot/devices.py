@@ -11,7 +11,16 @@ from firmware.layouts.pci import (
     PciCommand,
 )
 from firmware.memory import mmio_map
-from firmware.pci import pci_bar, pci_command, pci_find, pci_read, pci_write
+from firmware.pci import (
+    pci_bar,
+    pci_command,
+    pci_find,
+    pci_read,
+    pci_read8,
+    pci_read16,
+    pci_write8,
+    pci_write16,
+)
 from toolchain.asm import (
     EAX,
     EBX,
@@ -37,7 +46,7 @@ TIMER_1, TIMER_2 = 0x00, 0x04
 STAGE_TICKS = 5 << 10
 """Five seconds in each of the two stages: ten until the reset."""
 REBOOT_DISABLED = 1 << 5
-LOCKED, ENABLED = 1 << 0, 1 << 1
+ENABLED = 1 << 1
 
 
 @routine(
@@ -71,7 +80,17 @@ def boot_nic(a: Asm) -> None:
     clobbers=CALLER_SAVED,
     reads=[Watchdog.registers],
     writes=[Watchdog.registers, Watchdog.state, WATCHDOG_REGISTERS],
-    calls=[pci_find, pci_read, pci_write, pci_command, pci_bar, mmio_map, watchdog_kick],
+    calls=[
+        pci_find,
+        pci_read8,
+        pci_read16,
+        pci_write8,
+        pci_write16,
+        pci_command,
+        pci_bar,
+        mmio_map,
+        watchdog_kick,
+    ],
     saves=[RBX],
     source="Intel 6300ESB data sheet, 16.5",
 )
@@ -98,15 +117,14 @@ def watchdog_arm(a: Asm) -> None:
     a.xor(R9D, R9D)
     a.call(pci_command)
 
-    # Off while it is set up: no interrupt before the reset, the reset not disabled, 1 kHz.
+    # Off while it is set up: no interrupt before the reset, the reset not disabled, 1 kHz. The
+    # registers answer only to accesses of their own width.
     a.mov(ECX, WATCHDOG_LOCK)
-    a.call(pci_read)
-    a.and_(EAX, -1 & ~(ENABLED | LOCKED))
-    a.mov(ECX, WATCHDOG_LOCK)
-    a.call(pci_write)
+    a.xor(EAX, EAX)
+    a.call(pci_write8)
     a.mov(ECX, WATCHDOG_CONFIG)
     a.mov(EAX, 0x3)
-    a.call(pci_write)
+    a.call(pci_write16)
     a.mov(RDI, WATCHDOG.it.registers)
     for timer in (TIMER_1, TIMER_2):
         a.mov(mem16(RDI, RELOAD, ref=WATCHDOG_REGISTERS), UNLOCK_1)
@@ -116,15 +134,15 @@ def watchdog_arm(a: Asm) -> None:
     a.mov(EDI, EBX)
     a.mov(ECX, WATCHDOG_LOCK)
     a.mov(EAX, ENABLED)
-    a.call(pci_write)
+    a.call(pci_write8)
 
     # What was written need not be what is so: read it back before protection is claimed.
     a.mov(ECX, WATCHDOG_LOCK)
-    a.call(pci_read)
+    a.call(pci_read8)
     a.and_(EAX, ENABLED)
     a.mov(EBX, EAX)
     a.mov(ECX, WATCHDOG_CONFIG)
-    a.call(pci_read)
+    a.call(pci_read16)
     a.and_(EAX, REBOOT_DISABLED)
     a.xor(EBX, ENABLED)
     a.or_(EAX, EBX)

@@ -134,9 +134,9 @@ def clock_setup(a: Asm) -> None:
         BootInfo.nic_function, BootInfo.region_count, BootInfo.ack_length, BootInfo.ack,
         Memory.total_pages, Memory.free_pages, Memory.record, Clock.tsc_cycles_per_ms,
         Clock.spread_ppm, Clock.source, Clock.unix_time, Watchdog.state, ConfigBlob.local_count,
-        CrashRecord.frame, CrashRecord.crashes, CrashRecord.cr2,
+        CrashRecord.frame, CrashRecord.crashes, CrashRecord.cr2, CrashRecord.told,
     ],
-    writes=[CrashRecord.magic],
+    writes=[CrashRecord.told],
     calls=[log_write, record_check],
     source="firmware/docs/boot.md#entry",
 )  # fmt: skip
@@ -175,11 +175,13 @@ def boot_report(a: Asm) -> None:
         a.leave(C, nothing)
         record = CrashRecord.at(RSI)
         a.mov(ESI, RECORD_PAGE)
+        a.cmp(record.told, 0)
+        a.leave(NZ, nothing)
+        a.mov(record.told, 1)
         a.mov(RDX, record.frame.m64(TrapFrame.vector.offset))
         a.mov(RCX, record.frame.m64(TrapFrame.rip.offset))
         a.mov(R8D, record.crashes)
         a.mov(R9, record.cr2)
-        a.not_(record.magic)
         log(a, BOOT_CRASHED)
     a.mov(RDX, MEMORY.it.free_pages)
     a.mov(ECX, CONFIG.it.local_count)

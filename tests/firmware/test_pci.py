@@ -12,11 +12,26 @@ from firmware.pci import (
     pci_command,
     pci_find,
     pci_read,
+    pci_read8,
+    pci_read16,
     pci_write,
+    pci_write8,
+    pci_write16,
 )
 from tests.support.lab import Lab
 
-LAB = Lab(pci_read, pci_write, pci_command, pci_bar, pci_capability, pci_find)
+LAB = Lab(
+    pci_read,
+    pci_write,
+    pci_read8,
+    pci_read16,
+    pci_write8,
+    pci_write16,
+    pci_command,
+    pci_bar,
+    pci_capability,
+    pci_find,
+)
 ABSENT = 0xFFFF_FFFF
 
 
@@ -51,6 +66,28 @@ def test_pci_write_reaches_the_register():
     space: dict[tuple[int, int], int] = {}
     LAB.call(pci_write, Bus(space), function=0xFFFF, offset=0xFC, value=0xDEAD_BEEF)
     assert space == {(0xFFFF, 0xFC): 0xDEAD_BEEF}
+
+
+@pytest.mark.parametrize("offset", [0x60, 0x61, 0x62, 0x63, 0xFF])
+def test_pci_narrow_accesses_use_the_port_of_their_bytes(offset):
+    sent = []
+    environment = Environment(on_port_in=lambda port, size: (port & 3) + 0x40 * size)
+    environment.on_port_out = lambda port, size, value: sent.append((port, size, value))
+    select = (0xCF8, 4, 0x8000_1800 | offset & 0xFC)
+    port = 0xCFC + offset % 4
+    got = LAB.call(pci_read8, environment, function=0x18, offset=offset).outputs["eax"]
+    assert got == offset % 4 + 0x40
+    LAB.call(pci_write8, Environment(on_port_out=environment.on_port_out), function=0x18,
+             offset=offset, value=0x5A)  # fmt: skip
+    assert sent == [select, select, (port, 1, 0x5A)]
+    if offset % 2 == 0:
+        sent.clear()
+        environment = Environment(on_port_in=environment.on_port_in)
+        got = LAB.call(pci_read16, environment, function=0x18, offset=offset).outputs["eax"]
+        assert got == offset % 4 + 0x80
+        environment = Environment(on_port_out=lambda *event: sent.append(event))
+        LAB.call(pci_write16, environment, function=0x18, offset=offset, value=0x1234)
+        assert sent == [select, (port, 2, 0x1234)]
 
 
 def test_pci_command_clears_then_sets_and_spares_the_status():

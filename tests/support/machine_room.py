@@ -39,13 +39,15 @@ class Room(Environment):
         self.reads += 1
         return int(self.now * self.hz)
 
-    def write(self, port: int, _size: int, value: int) -> None:
+    def write(self, port: int, size: int, value: int) -> None:
         """Take a port write."""
         if port == 0xCF8:
             self.selected = value
-        elif port == 0xCFC:
+        elif 0xCFC <= port < 0xD00:
             key = (self.selected >> 8 & 0xFFFF, self.selected & 0xFC)
-            if key in self.functions and key not in self.fixed:
+            # The watchdog's own registers take accesses of one width only.
+            narrow = {0x60: 2, 0x68: 1}.get(key[1], size)
+            if key in self.functions and key not in self.fixed and narrow == size:
                 self.functions[key] = value
         elif (port, value) == (0x43, 0x80):
             count = 0xFFFF - int(self.now * PIT_HZ) & 0xFFFF
@@ -55,7 +57,7 @@ class Room(Environment):
 
     def read(self, port: int, _size: int) -> int:
         """Answer a port read."""
-        if port == 0xCFC:
+        if 0xCFC <= port < 0xD00:
             return self.functions.get((self.selected >> 8 & 0xFFFF, self.selected & 0xFC), ABSENT)
         if port == 0x42:
             # Time passes while a window waits: between its second and its third TSC.

@@ -3,7 +3,16 @@
 from emulator.effects import World, model
 from emulator.models.cpu.watchdog import watchdog_kick
 from emulator.models.memory.windows import mmio_map
-from emulator.models.pci import pci_bar, pci_command, pci_find, pci_read, pci_write
+from emulator.models.pci import (
+    pci_bar,
+    pci_command,
+    pci_find,
+    pci_read,
+    pci_read8,
+    pci_read16,
+    pci_write8,
+    pci_write16,
+)
 from firmware.layouts.boot import BOOT
 from firmware.layouts.cpu import WATCHDOG, WatchdogState
 from firmware.layouts.pci import (
@@ -38,15 +47,15 @@ def watchdog_arm(w: World) -> None:
         return
     state.registers = registers
     pci_command(w, function, PciCommand.MEMORY, 0)
-    pci_write(w, function, 0x68, pci_read(w, function, 0x68) & ~3)
-    pci_write(w, function, 0x60, 3)
+    pci_write8(w, function, 0x68, 0)
+    pci_write16(w, function, 0x60, 3)
     for timer in (0, 4):
         w.mmio_write(registers + 0x0C, 2, 0x80)
         w.mmio_write(registers + 0x0C, 2, 0x86)
         w.mmio_write(registers + timer, 4, 5 * 1024)
     watchdog_kick(w)
-    pci_write(w, function, 0x68, 2)
-    enabled = pci_read(w, function, 0x68) & 2
-    inhibited = pci_read(w, function, 0x60) & 0x20
+    pci_write8(w, function, 0x68, 2)
+    enabled = pci_read8(w, function, 0x68) & 2
+    inhibited = pci_read16(w, function, 0x60) & 0x20
     works = enabled and not inhibited
     state.state = WatchdogState.ARMED if works else WatchdogState.INHIBITED

@@ -70,8 +70,9 @@ def boot_report(w: World) -> None:
     if memory.record and not record_check(w):
         record = w.view(CrashRecord, RECORD_PAGE)
         trap = w.view(TrapFrame, record.frame.address)
-        record.magic = ~record.magic
-        log(w, BOOT_CRASHED, None, trap.vector, trap.rip, record.crashes, record.cr2)
+        if not record.told:
+            record.told = 1
+            log(w, BOOT_CRASHED, None, trap.vector, trap.rip, record.crashes, record.cr2)
     log(w, BOOT_READY, None, memory.free_pages, w.g(CONFIG).local_count, w.g(WATCHDOG).state)
 
 

@@ -1,0 +1,42 @@
+"""A shard whose code faulted: FATAL with its evidence, and nothing of another shard changes."""
+
+from firmware.errors import CPU_FAULT
+from firmware.layouts.cpu import FAULTS
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import End, Phase, ShardContext, ShardState
+from firmware.layouts.tcp import TcpState
+from firmware.shard.defect import shard_defect
+from tests.support.lab import Lab
+
+LAB = Lab(shard_defect)
+
+
+def test_shard_defect_keeps_evidence_and_stops_the_shard():
+    LAB.reset()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = 1000, 90_000
+    LAB.g(PERMITS).max_concurrency = 1
+    faults = LAB.g(FAULTS)
+    faults.pending, faults.vector, faults.rip = 1, 14, 0x6000_1234
+    faults.address, faults.error = 0x7000_4000, 2
+    other = LAB.machine.read(LAB.shard(1), ShardContext.SIZE)
+    shard = LAB.shard(0)
+    context = LAB.view(ShardContext, shard)
+    context.state, context.phase, context.shard_id = ShardState.STARTING, Phase.HELLO, 5
+    context.tcp.state, context.attempt_deadline = TcpState.ESTABLISHED, 12345
+    context.phase_deadline = context.close_deadline = 99
+    LAB.call(shard_defect, shard=shard)
+    assert (context.state, context.tcp.state) == (ShardState.FATAL, TcpState.CLOSED)
+    kept = context.evidence
+    assert (kept.end, kept.phase) == (End.DEFECT, Phase.HELLO)
+    assert (kept.error, kept.tcp_state) == (CPU_FAULT.code | 14, TcpState.ESTABLISHED)
+    assert context.attempt_deadline == context.phase_deadline == context.close_deadline == 0
+    assert faults.pending == 0
+    assert LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head).decode() == (
+        "t=90 level=error shard=5 code=cpu.shard_fault vector=14 rip=0x60001234 "
+        "address=0x70004000 error=0x2\n"
+        "t=90 level=error shard=5 code=shard.fatal error=0x101000e tcp=established tls=idle "
+        "close=0\n"
+    )
+    assert LAB.machine.read(LAB.shard(1, wipe=False), ShardContext.SIZE) == other
