@@ -66,6 +66,7 @@ NIC_FEATURES = site(Layer.NIC, 4, "features", "the device refuses the features i
 NIC_BAR = site(Layer.NIC, 5, "bar", "a register structure lies outside what can be reached")
 NIC_RING = site(Layer.NIC, 6, "ring", "used.idx is ahead of what was given; detail = difference")
 NIC_DEVICE = site(Layer.NIC, 7, "device", "the device gave up or is gone; detail = its status")
+NIC_STALLED = site(Layer.NIC, 8, "stalled", "the device sends nothing any more")
 
 
 def describe(error: int) -> str:

@@ -221,6 +221,7 @@ class NicRestarts(Struct):
 
     SIZE = 8
     count = u32(0x00, "times that the card was started anew")
+    stalled = u32(0x04, "checks in a row that found no transmit buffer free")
 
 
 class Nic(Struct):
@@ -253,6 +254,8 @@ class Nic(Struct):
     tx_busy = bytes_(0x200, BUFFERS_MAX, "1 = the device has the buffer", align=8)
 
 
+STALLED_CHECKS = 20
+"""Ten seconds without one transmit buffer: completions may be late by five (seen on clouds)."""
 RESET_READS = 10_000
 """Reads of the status after a reset, a microsecond or more each, before we give up."""
 CAPABILITY_HOPS = 48

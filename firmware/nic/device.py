@@ -1,7 +1,7 @@
 """The card as a whole: start it, wake on it, watch its link."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.errors import NIC_DEVICE, NIC_UNSUPPORTED
+from firmware.errors import NIC_DEVICE, NIC_STALLED, NIC_UNSUPPORTED
 from firmware.layouts.nic import (
     AVAILABLE_NO_INTERRUPT,
     DEVICE_MODERN,
@@ -10,6 +10,7 @@ from firmware.layouts.nic import (
     NIC_RESTARTS,
     NIC_WINDOWS,
     NO_HEAD,
+    STALLED_CHECKS,
     VIRTIO_VENDOR,
     AvailableRing,
     Capability,
@@ -31,7 +32,7 @@ from firmware.layouts.node import NETWORK, Network
 from firmware.nic.config import nic_capabilities
 from firmware.nic.legacy import legacy_start
 from firmware.nic.modern import modern_start
-from firmware.nic.queue import nic_flush
+from firmware.nic.queue import nic_flush, nic_reclaim
 from firmware.pci import pci_read
 from toolchain.asm import (
     AL,
@@ -53,6 +54,7 @@ from toolchain.asm import (
     RDX,
     RSI,
     Asm,
+    B,
     E,
     In,
     Out,
@@ -239,15 +241,17 @@ def nic_init(a: Asm, address: Reg32, physical: Reg64) -> None:
         Nic.io_base,
         Nic.pci_address,
         Nic.dma_physical,
+        Nic.tx_free_count,
+        NicRestarts.stalled,
         NicWindows.common,
         CommonConfig.status,
     ],
-    writes=[Nic.state, Nic.error, NicRestarts.count],
-    calls=[nic_init],
+    writes=[Nic.state, Nic.error, NicRestarts],
+    calls=[nic_init, nic_reclaim],
     source="virtio 1.2 section 2.1; decision 8",
 )
 def nic_watch(a: Asm) -> None:
-    """Start a card anew that gave up, was reset behind our back, or whose ring made no sense."""
+    """Start a card anew that gave up, was reset behind our back, lost its ring, or stalls."""
     restart, status = a.label("restart"), EAX
     a.cmp(NIC.it.pci_address, 0)
     with a.if_(E):
@@ -265,13 +269,24 @@ def nic_watch(a: Asm) -> None:
         a.in_(AL, DX)
     a.mov(ECX, status)
     a.and_(ECX, DeviceStatus.DRIVER_OK | DeviceStatus.NEEDS_RESET | DeviceStatus.FAILED)
+    a.or_(status, NIC_DEVICE.code)
     a.cmp(ECX, DeviceStatus.DRIVER_OK)
     with a.if_(E):
-        a.ret()
-    a.or_(status, NIC_DEVICE.code)
-    a.mov(NIC.it.error, status)
+        # Alive; does it still send?
+        a.call(nic_reclaim)
+        a.cmp(NIC.it.tx_free_count, 0)
+        with a.if_(NE):
+            a.mov(NIC_RESTARTS.it.stalled, 0)
+            a.ret()
+        a.inc(NIC_RESTARTS.it.stalled)
+        a.cmp(NIC_RESTARTS.it.stalled, STALLED_CHECKS)
+        with a.if_(B):
+            a.ret()
+        a.mov(EAX, NIC_STALLED.code)
+    a.mov(NIC.it.error, EAX)
     a.mov(NIC.it.state, NicState.FAILED)
     a.place(restart)
+    a.mov(NIC_RESTARTS.it.stalled, 0)
     a.inc(NIC_RESTARTS.it.count)
     a.mov(EDI, NIC.it.pci_address)
     a.mov(RSI, NIC.it.dma_physical)

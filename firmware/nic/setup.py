@@ -10,7 +10,6 @@ from firmware.layouts.nic import (
     FRAME_OFFSET,
     NIC,
     PACKET,
-    QUEUE_BYTES,
     QUEUE_SIZE_MAX,
     RECEIVE_CAPACITY,
     RX_BUFFERS,
@@ -33,6 +32,7 @@ from toolchain.asm import (
     NZ,
     R8,
     R9,
+    R9D,
     R10,
     R11,
     R11D,
@@ -106,6 +106,9 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
     a.lea(RAX, mem8(RAX, 6 + 4095, ref=PACKET, index=RCX, scale=2))
     a.and_(RAX, -4096)
     a.mov(queue.used, RAX)
+    a.lea(R9, mem8(RAX, 8, ref=PACKET, index=RCX, scale=8))
+    a.sub(R9, queue.available)
+    a.shr(R9D, 2)  # doublewords of both rings and the gap between them
     a.shr(entries, 1)
     a.mov(EAX, BUFFERS_MAX)
     a.cmp(entries, EAX)
@@ -114,10 +117,10 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
 
     # Rings start empty; we poll until the idle loop asks for interrupts.
     a.mov(R8, RDI)
-    a.mov(RDI, rings)
-    a.mov(ECX, QUEUE_BYTES // 8)
+    a.mov(RDI, queue.available)
+    a.mov(ECX, R9D)
     a.xor(EAX, EAX)
-    a.rep_stosq()
+    a.rep_stosd()
     a.mov(RDI, R8)
     a.mov(RAX, queue.available)
     a.mov(AvailableRing.at(RAX).flags, AVAILABLE_NO_INTERRUPT)

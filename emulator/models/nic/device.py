@@ -4,14 +4,15 @@ from emulator.effects import World, model
 from emulator.models.nic.config import nic_capabilities
 from emulator.models.nic.legacy import legacy_start
 from emulator.models.nic.modern import modern_start
-from emulator.models.nic.queue import nic_flush
+from emulator.models.nic.queue import nic_flush, nic_reclaim
 from emulator.models.pci import pci_read
-from firmware.errors import NIC_DEVICE, NIC_UNSUPPORTED
+from firmware.errors import NIC_DEVICE, NIC_STALLED, NIC_UNSUPPORTED
 from firmware.layouts.nic import (
     NIC,
     NIC_RESTARTS,
     NIC_WINDOWS,
     NO_HEAD,
+    STALLED_CHECKS,
     AvailableRing,
     NicState,
     Transport,
@@ -95,8 +96,8 @@ def nic_init(w: World, address: int, physical: int) -> int:
 
 @model
 def nic_watch(w: World) -> None:
-    """A running card says DRIVER_OK and nothing worse."""
-    nic = w.g(NIC)
+    """A running card says DRIVER_OK and nothing worse, and gives transmit buffers back."""
+    nic, restarts = w.g(NIC), w.g(NIC_RESTARTS)
     if not nic.pci_address:
         return
     if nic.state == NicState.READY:
@@ -104,9 +105,18 @@ def nic_watch(w: World) -> None:
             status = w.mmio_read(w.g(NIC_WINDOWS).common + 0x14, 1)
         else:
             status = w.port_in(nic.io_base + 18)
+        error = NIC_DEVICE.code | status
         if status & (4 | 64 | 128) == 4:
-            return
-        nic.error = NIC_DEVICE.code | status
+            nic_reclaim(w)
+            if nic.tx_free_count:
+                restarts.stalled = 0
+                return
+            restarts.stalled += 1
+            if restarts.stalled < STALLED_CHECKS:
+                return
+            error = NIC_STALLED.code
+        nic.error = error
         nic.state = NicState.FAILED
-    w.g(NIC_RESTARTS).count += 1
+    restarts.stalled = 0
+    restarts.count += 1
     nic_init(w, nic.pci_address, nic.dma_physical)

@@ -7,7 +7,6 @@ from firmware.layouts.nic import (
     BUFFER_BYTES,
     BUFFERS_MAX,
     NIC,
-    QUEUE_BYTES,
     QUEUE_SIZE_MAX,
     RECEIVE_CAPACITY,
     RX_BUFFERS,
@@ -33,7 +32,7 @@ def queue_setup(w: World, queue: int, rings: int, entries: int, number: int) -> 
     q.available = rings + 16 * entries
     q.used = -(-(q.available + 6 + 2 * entries) // 4096) * 4096
     q.buffers = min(entries // 2, BUFFERS_MAX)
-    w.write(rings, bytes(QUEUE_BYTES))
+    w.write(q.available, bytes(q.used + 8 + 8 * entries - q.available))
     w.view(AvailableRing, q.available).flags = 1
     receive = number == 0
     if not receive:

@@ -42,7 +42,7 @@ def start(bench, lockstep=True):
     return bench.run("nic_init", rdi=PCI_ADDRESS, rsi=DMA_PHYSICAL)["rax"]
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=["legacy", "modern"])
 def running(request):
     bench = NicBench(LAB, **KINDS[request.param])
     assert start(bench, lockstep=False) == 0
@@ -125,6 +125,31 @@ def test_nic_watch_card_that_is_gone_is_an_error_and_tried_again(running):
     bench.pci.functions[PCI_ADDRESS] = bench.card
     bench.call(nic_watch)
     assert bench.nic.state == NicState.READY
+
+
+def test_nic_watch_card_that_sends_nothing_is_started_anew_after_ten_seconds(running):
+    bench = running
+    for _ in range(128):
+        bench.run("nic_reserve")
+        bench.run("nic_commit", rcx=60)
+    for _ in range(19):
+        bench.run("nic_watch")
+    assert LAB.g(NIC_RESTARTS).stalled == 19
+    bench.call(nic_watch)
+    assert (LAB.g(NIC_RESTARTS).stalled, LAB.g(NIC_RESTARTS).count) == (0, 1)
+    assert (bench.nic.state, bench.nic.tx_free_count) == (NicState.READY, 128)
+
+
+def test_nic_watch_card_that_was_only_slow_goes_on(running):
+    bench = running
+    for _ in range(128):
+        bench.run("nic_reserve")
+        bench.run("nic_commit", rcx=60)
+    bench.call(nic_watch)
+    bench.run("nic_flush")
+    bench.card.service()
+    bench.call(nic_watch)
+    assert (LAB.g(NIC_RESTARTS).stalled, LAB.g(NIC_RESTARTS).count) == (0, 0)
 
 
 def test_nic_watch_without_a_start_does_nothing():
