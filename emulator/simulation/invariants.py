@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 S = ShardState
 _ETHERNET = 14
 TRANSITIONS: dict[int, frozenset[int]] = {
-    S.ASSIGNED: frozenset((S.STARTING, S.FATAL)),
+    S.ASSIGNED: frozenset((S.STARTING, S.BACKOFF, S.FATAL)),
     S.STARTING: frozenset((S.READY, S.BACKOFF, S.FATAL, S.ASSIGNED)),
     S.READY: frozenset((S.BACKOFF, S.FATAL, S.ASSIGNED)),
     S.BACKOFF: frozenset((S.STARTING, S.ASSIGNED)),
     S.FATAL: frozenset(),
 }
-"""What one turn may do to a state (firmware/docs/lifecycle.md)."""
+"""What one turn may do to a state (firmware/docs/lifecycle.md). An attempt that is refused at once,
+by a name known to have no address, begins and ends in one turn."""
 _FIXED = ("slot", "shard_id", "shard_total", "tx_base", "ring_base", "session_ptr")
 _GROWING = ("attempts", "hb_misses", "resumes", "identifies", "dispatches", "reconnects")
 _FREE_PHASES = (Phase.PERMIT,)

@@ -9,6 +9,7 @@ from firmware.shard.lose import shard_hold
 from toolchain.asm import (
     EAX,
     EBX,
+    ECX,
     EDX,
     NZ,
     R8,
@@ -99,16 +100,26 @@ def lease_tick(a: Asm) -> None:
 @routine(
     inputs=[In(RDX, int, "deadline: TSC of the hard stop; 0 = enforcement off")],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now, Lease.generation],
-    writes=[Lease.generation, Lease.deadline, Lease.expired],
+    reads=[CoreState.now, CoreState.slots_used, Lease.generation],
+    writes=[Lease.generation, Lease.deadline, Lease.expired, Slot.deadline],
     calls=[log_write],
     source="firmware/docs/lifecycle.md#grant",
 )
 def lease_grant(a: Asm, deadline: Reg64) -> None:
     """Take a grant: generation and deadline first, then the mark is cleared (decision 19)."""
+    slot = Slot.at(RAX)
     a.inc(LEASE.it.generation)
     a.mov(LEASE.it.deadline, deadline)
     a.mov(LEASE.it.expired, 0)
+    # What a slot waited for ended with the old grant: every shard is due now.
+    a.lea(RAX, CORE.it.slots.address)
+    a.mov(ECX, core.slots_used)
+    with a.loop() as wake:
+        a.sub(ECX, 1)
+        a.leave(B, wake)
+        a.mov(slot.deadline, 0)
+        a.add(RAX, Slot.SIZE)
+        a.jmp(wake.top)
     a.mov(RCX, deadline)
     a.xor(EAX, EAX)
     a.sub(RCX, core.now)

@@ -32,10 +32,12 @@ def lease_tick(w: World) -> None:
 
 @model
 def lease_grant(w: World, deadline: int) -> None:
-    """Generation and deadline, then the mark."""
+    """Generation and deadline, then the mark; then every shard is due."""
     lease = w.g(LEASE)
     lease.generation += 1
     lease.deadline = deadline
     lease.expired = 0
+    for n in range(w.g(CORE).slots_used):
+        w.g(CORE).slots[n].deadline = 0
     left = (deadline - w.g(CORE).now) % 2**64 if deadline else 0
     log_write(w, 0, LEASE_GRANTED, lease.generation, left, 0, 0)

@@ -55,6 +55,16 @@ def test_nothing_restarts_until_a_grant_and_then_everything_does(rig_of, facts):
     assert {row.hold for row in rig.invariants.rows} == {Hold.LEASE_EXPIRED}
 
 
+def test_a_grant_soon_after_an_expiry_wakes_every_shard_at_once(rig_of, facts):
+    rig = rig_of(1, facts(shards=4))
+    rig.until_ready(10)
+    rig.node.console("lease expire")
+    rig.run(1)
+    assert set(rig.states) == {S.ASSIGNED}
+    rig.node.console("lease arm 60000")
+    rig.until_ready(0.5)
+
+
 def test_a_renewed_lease_holds_on_without_a_break(rig_of, facts):
     rig = expired_rig(rig_of, facts)
     rig.node.console("lease renew 60000")

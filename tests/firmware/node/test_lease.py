@@ -72,3 +72,12 @@ def test_lease_grant_any_deadline_matches_model(deadline, generation, expired):
     LAB.call(lease_grant, deadline=deadline)
     assert lease.generation == (generation + 1) % 2**64
     assert (lease.deadline, lease.expired) == (deadline, 0)
+
+
+def test_lease_grant_makes_every_slot_due():
+    prepare()
+    core = LAB.g(CORE)
+    for n in range(3):
+        core.slots[n].deadline = NOW + n
+    LAB.call(lease_grant, deadline=NOW + 1)
+    assert [core.slots[n].deadline for n in range(3)] == [0, 0, 0]
