@@ -242,3 +242,45 @@ def test_wire_name_that_does_not_exist_fails():
     made.until(made.bound, 5)
     made.resolve("nowhere.example.test")
     made.until(lambda: made.node.resolve("nowhere.example.test")[0] == 2, 20)
+
+
+def malformed(rng, good):
+    """Return a frame of the corpus with a few bytes changed, cut or grown."""
+    frame = bytearray(rng.choice(good))
+    for _ in range(rng.randint(0, 4)):
+        frame[rng.randrange(6, len(frame))] = rng.choice(
+            (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))
+        )
+    if rng.random() < 0.3:
+        del frame[rng.randint(14, len(frame)) :]
+    elif rng.random() < 0.1:
+        frame += rng.randbytes(rng.randint(0, 1400 - min(len(frame), 1400)))
+    return bytes(frame).ljust(60, b"\x00")[:1514]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_wire_storm_of_malformed_frames_costs_nothing_but_counters(seed):
+    """Frames that the peers really sent, damaged at every layer; the node still answers pings."""
+    made = wire(seed=seed)
+    made.dns.add("gateway.example.test", "203.0.113.5")
+    good: list[bytes] = []
+    made.segment.taps.append(lambda _now, source, frame: good.append(frame))
+    made.until(made.bound, 5)
+    made.run(2)
+    made.resolve("gateway.example.test")
+    made.router.ping(made.node.address, b"x" * 32)
+    made.run(3)
+    made.segment.taps.clear()
+    to_node = [bytes(MAC) + frame[6:] for frame in good]
+    before = made.node.nic.rx_frames
+    for _ in range(1500):
+        made.node.deliver(malformed(made.world.random, to_node))
+        made.node.step(made.world.now_ns)
+    assert made.node.nic.rx_frames == before + 1500
+    assert made.node.nic.bad_ids == made.node.nic.bad_lengths == 0
+    assert made.node.network.configured == 1
+    seen = len(made.router.echo_replies)
+    made.run(61)  # what the storm taught the neighbour table has run out by now
+    made.router.ping(made.node.address)
+    made.run(2)
+    assert len(made.router.echo_replies) == seen + 1
