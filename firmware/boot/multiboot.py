@@ -9,7 +9,8 @@ from firmware.boot.low import (
     low8,
     low32,
 )
-from firmware.boot.paging import ALL, enter_long, region_take
+from firmware.boot.paging import ALL, enter_long
+from firmware.boot.regions import region_take
 from firmware.layouts.boot import (
     BOOT_INFO_ADDRESS,
     LOW_BOOT,

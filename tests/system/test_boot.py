@@ -146,3 +146,11 @@ def test_too_little_memory_is_refused_in_words(tmp_path: Path) -> None:
         )
 
     run(direct(tmp_path, memory_mb=2), scenario)
+
+
+def test_processor_without_64_bit_mode_is_refused_in_words(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        line = await node.wait_line("code=boot.refused", SECONDS)
+        assert line.text == "level=error code=boot.refused reason=no-64-bit-mode-or-no-execute"
+
+    run(direct(tmp_path, extra=("-cpu", "qemu32")), scenario)
