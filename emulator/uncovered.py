@@ -12,7 +12,24 @@ if TYPE_CHECKING:
     from toolchain.asm.routine import Routine
 
 # Routine -> what judges the rest of it. A routine listed here may lack a model.
-UNCOVERED: dict[str, str] = {}
+_TRAP = (
+    "entered by the processor, left by IRETQ; tests/system/test_boot.py provokes faults and halts"
+)
+_END = (
+    "never returns; tests/system/test_boot.py provokes a panic and reads the record after the reset"
+)
+UNCOVERED: dict[str, str] = {
+    "fault_common": _TRAP,
+    "irq_common": _TRAP,
+    **{f"fault_{vector:02}": _TRAP for vector in range(32)},
+    **{f"irq_{line:02}": _TRAP for line in range(16)},
+    "fault_handle": _END,
+    "panic": _END,
+    "node_reset": _END,
+    "boot_stop": "never returns; tests/system/test_boot.py boots with too little memory",
+    "node_entry": "takes the stack for itself and never returns; every boot runs it",
+    "node_main": "the endless loop; its parts have models",
+}
 
 BOOTED = "runs before 64-bit mode; judged by booting a QEMU node"
 

@@ -92,7 +92,7 @@ def test_log_write_address_is_dotted():
 def test_log_write_unknown_member_is_a_number():
     state = fresh()
     write(by_name("shard.end"), 0, (77, 1, 0, 0))
-    assert " end=77 phase=resolve close=0\n" in text(0, state.head)
+    assert " end=77 phase=resolve close=0" in text(0, state.head)
 
 
 def test_log_write_below_the_level_writes_nothing():
