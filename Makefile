@@ -15,7 +15,8 @@ SIM_LOAD_SECONDS ?= 600
 # The order of `test` is its meaning: cheap checks first, QEMU alone and last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup format lint types test test-fast test-system build run listing check bench soak sim ci clean
+.PHONY: help setup format lint types test test-fast test-system explore build run listing check bench \
+	soak sim ci clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ test: lint types test-fast test-system ## Everything CI runs: lint, types, all t
 test-fast: setup ## All tests that need no QEMU node
 	$(PYTEST) -n $(WORKERS) -m "not system" $(ARGS)
 
+explore: setup ## The fast tests with new random examples instead of the fixed ones
+	$(PYTEST) -n $(WORKERS) -m "not system" --hypothesis-profile=explore $(ARGS)
+
 test-system: setup ## The tests that boot QEMU nodes, one after the other
 	$(PYTEST) -m system $(ARGS)
 
@@ -58,7 +62,7 @@ bench: setup ## Print the figures of README
 	$(PYTEST) tests/benchmarks -s -q $(ARGS)
 
 soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
-	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m system -k soak -s $(ARGS)
+	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m soak -s $(ARGS)
 
 sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SECONDS=600 of load
 	SHARDFW_SIM_SEEDS=$(SEEDS) SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
