@@ -5,7 +5,6 @@ R12 parser, R8 classes, R9 rules, R10 where the running string is kept (0 = it i
 of it, the local its room. EAX and EDX are free.
 """
 
-
 from firmware.json.actions import (
     ESCAPES,
     HANDLERS,
@@ -179,7 +178,7 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
         a.place(label)
         emit(a, places)
 
-    _inside_string(a, string, step, loop)
+    _inside_string(a, string, step, loop, done)
 
     a.place(done)
     a.mov(P.state, EBP)
@@ -192,9 +191,9 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
     a.ret()
 
 
-def _inside_string(a: Asm, string: Label, step: Label, loop: Label) -> None:
+def _inside_string(a: Asm, string: Label, step: Label, loop: Label, done: Label) -> None:
     """Run to the next byte that means something in a string; keep what is wanted."""
-    kept = a.label("kept")
+    kept, short = a.label("kept"), a.label("short")
     a.place(string)
     a.test(R10, R10)
     a.jnz(kept)
@@ -202,7 +201,7 @@ def _inside_string(a: Asm, string: Label, step: Label, loop: Label) -> None:
         a.mov(RAX, R13)
         a.sub(RAX, RSI)
         a.cmp(RAX, 16)
-        a.jb(step)
+        a.jb(short)
         a.movdqu(XMM0, mem128(RSI, ref=TEXT_IN))
         a.movdqa(XMM1, XMM0)
         a.movdqa(XMM2, XMM0)
@@ -219,6 +218,11 @@ def _inside_string(a: Asm, string: Label, step: Label, loop: Label) -> None:
         a.jmp(skip.top)
     a.bsf(EAX, EAX)
     a.add(RSI, RAX)
+    a.jmp(step)
+    # The part may end right behind sixteen bytes that were skipped.
+    a.place(short)
+    a.test(RAX, RAX)
+    a.jz(done)
     a.jmp(step)
     a.place(kept)
     a.mov(AL, mem8(RSI, ref=TEXT_IN))

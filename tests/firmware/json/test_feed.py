@@ -31,7 +31,8 @@ class Parser:
         return LAB.view(JsonParser, self.at)
 
     def feed(self, text, *, offset=0):
-        LAB.machine.write(self.room + offset, text)
+        """Feed a part; the byte behind it is one that would be noticed if it were read."""
+        LAB.machine.write(self.room + offset, text + b'"')
         return LAB.call(
             json_feed, parser=self.at, text=self.room + offset, length=len(text)
         ).outputs["eax"]
@@ -214,6 +215,18 @@ def test_json_feed_long_strings_end_where_they_end(at, what):
     """The fast way through strings stops at each special byte, at each place in a register."""
     text = b'{"x":"' + b"y" * at + what + b'z"}'
     assert bool(parse(text).view.error) == (what in (b'"', b"\x1f"))
+
+
+@pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 48])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_json_feed_part_that_ends_inside_a_string_reads_nothing_behind_it(length, depth):
+    """A skip of sixteen bytes may end exactly where the part does."""
+    parser = Parser()
+    assert parser.feed(b'{"x":' * depth + b'"') == 0
+    assert parser.feed(b"y" * length) == 0
+    assert parser.view.state == JsonState.STRING
+    assert parser.feed(b'z"' + b"}" * depth) == 0
+    assert parser.view.depth == 0
 
 
 def strict(text):
