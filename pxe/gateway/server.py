@@ -57,6 +57,7 @@ class GatewayServer:
         observer: Called for every event, or None.
         ssl_context: Serves TLS when given.
         core: A gateway that lives on from an earlier server, with its sessions.
+        sock: A listening socket of another network namespace; `host` and `port` then do nothing.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class GatewayServer:
         observer: Observer | None = None,
         ssl_context: ssl.SSLContext | None = None,
         core: Gateway | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
+        self._sock = sock
         scheme = "wss" if ssl_context else "ws"
         self.core = core or Gateway(
             options or GatewayOptions(), observer=observer, url_scheme=scheme
@@ -108,8 +111,9 @@ class GatewayServer:
         """Start to listen."""
         self._server = await serve(
             self._handle,
-            self._host,
-            self._wanted_port,
+            None if self._sock else self._host,
+            None if self._sock else self._wanted_port,
+            sock=self._sock,
             process_request=self._process_request,
             ssl=self._ssl,
             compression=None,  # the service does not negotiate permessage-deflate

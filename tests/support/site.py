@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pxe.gateway.options import GatewayOptions
@@ -38,10 +38,19 @@ def quiet(**changes: Any) -> GatewayOptions:
     return GatewayOptions(**given | changes)
 
 
-def image(folder: Path, port: int, *, target: str = "direct", **overrides: Any) -> Path:
-    """Write a bootable file whose gateway is this machine's `port`, as QEMU's user net shows it."""
+def image(
+    folder: Path, port: int, *, target: str = "direct", overrides: dict[str, Any] | None = None
+) -> Path:
+    """Write a bootable file.
+
+    Args:
+        folder: Where.
+        port: The gateway's on this machine, as QEMU's user net shows it; 0 keeps the given one.
+        target: A key of `images.TARGETS`.
+        overrides: Dotted keys of the node's configuration.
+    """
     shards = {"shards.total": SHARDS, "shards.count": SHARDS, "gateway.max_concurrency": SHARDS}
-    config = load_config(None, os.environ, shards | overrides)
+    config = load_config(None, os.environ, shards | (overrides or {}))
     if port:
         config = with_gateway(config, port)
     suffix = images.TARGETS[target].suffix
@@ -64,7 +73,6 @@ class Site:
     gateway: GatewayServer
     node: Node
     diagnostics: int
-    before: dict[int, Any] = field(default_factory=dict)
 
     async def all_connected(self) -> None:
         """Wait until every shard has a session with a connection."""
@@ -85,14 +93,14 @@ class Site:
         rows = await self.status()
         return [unpack(ShardContext, r["shard"].ljust(ShardContext.SIZE, b"\0")) for r in rows]
 
-    async def settled(self, shard_of: Callable[[Any], int] = lambda s: s.sequence) -> None:
-        """Wait until the node has counted everything that the gateway has sent."""
+    async def settled(self) -> None:
+        """Wait until the node has seen everything that the gateway has sent."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 rows = await self.shard_rows()
                 stats = self.gateway.stats()
                 told = [r["sequence"] for r in rows]
-                if told == [shard_of(s) for s in stats.shards]:
+                if told == [s.sequence for s in stats.shards]:
                     return
                 await asyncio.sleep(0.2)
 
@@ -107,7 +115,10 @@ class running:  # noqa: N801 - used as `async with running(...)`
     """
 
     def __init__(
-        self, folder: Path, options: GatewayOptions | None = None, **overrides: Any
+        self,
+        folder: Path,
+        options: GatewayOptions | None = None,
+        overrides: dict[str, Any] | None = None,
     ) -> None:
         self._folder, self._overrides = folder, overrides
         self._gateway = GatewayServer(options or quiet())
@@ -116,7 +127,7 @@ class running:  # noqa: N801 - used as `async with running(...)`
     async def __aenter__(self) -> Site:
         await self._gateway.__aenter__()
         try:
-            file = image(self._folder, self._gateway.port, **self._overrides)
+            file = image(self._folder, self._gateway.port, overrides=self._overrides)
             net = UserNet()
             self._node = Node(NodeOptions(net, boot=DirectBoot(file)))
             await self._node.__aenter__()
