@@ -164,7 +164,8 @@ def _run_tests(paths: Sequence[str], folder: Path, jobs: int) -> tuple[dict[str,
         "SHARDFW_CHECK_DIR": str(folder),
     }
     arguments = [sys.executable, "-m", "pytest", "-q", "-p", "emulator.pytest_plugin"]
-    arguments += ["-p", "no:cacheprovider", "-n", str(jobs) if jobs > 1 else "0", *paths]
+    arguments += ["-p", "no:cacheprovider", "-n", str(jobs) if jobs > 1 else "0"]
+    arguments += ["--dist", "worksteal", *paths]
     printed = folder / "pytest.txt"
     with printed.open("wb") as out:
         process = subprocess.Popen(
