@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from toolchain.layout import Global, Struct, array, u32, u64
 
-PERMITS_MAX = 16
+PERMITS_MAX = 256
+"""As many keys as a configuration may name; each is 16 bytes."""
 IDENTIFY_SPACING_MS = 5000
 
 
@@ -19,7 +20,7 @@ class Permit(Struct):
 class Permits(Struct):
     """All keys of the node."""
 
-    SIZE = 0x110
+    SIZE = 0x10 + PERMITS_MAX * Permit.SIZE
     max_concurrency = u32(0x00, "keys in use, 1..PERMITS_MAX; from the configuration")
     keys = array(0x10, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
 

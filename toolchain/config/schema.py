@@ -25,6 +25,7 @@ from toolchain.config.endpoint import (
 
 # A node's workspaces, slot table and diagnostics answer are sized for this many.
 MAX_LOCAL_SHARDS = 64
+MAX_CONCURRENCY = 256
 FIXED_BACKOFF_MS = 5000
 DHCP_CLIENT_PORT = 68
 DEFAULT_PORT = 80
@@ -116,7 +117,10 @@ class GatewayConfig(Section):
     path: str | None = Field(None, description="the request path, / by default")
     profile: Literal["discord"] = Field("discord", description='"discord"')
     max_concurrency: int = Field(
-        1, ge=1, le=256, description="session_start_limit.max_concurrency of your bot, 1 for most"
+        1,
+        ge=1,
+        le=MAX_CONCURRENCY,
+        description="session_start_limit.max_concurrency of your bot, 1 for most",
     )
     identify_allowance: int = Field(
         1000, ge=1, le=1_000_000, description="how many Identifies this node may send in 24 hours"
