@@ -8,12 +8,10 @@ from firmware.layouts.pci import (
     BAR_64,
     BAR_IO,
     BARS,
-    CAPABILITIES_MAX,
     DATA_PORT,
     FUNCTIONS,
     MULTI_FUNCTION,
     NO_FUNCTION,
-    STATUS_CAPABILITIES,
     PciRegister,
 )
 from toolchain.asm import (
@@ -28,7 +26,6 @@ from toolchain.asm import (
     EDX,
     NZ,
     R8,
-    R8B,
     R8D,
     R9,
     R9D,
@@ -44,7 +41,6 @@ from toolchain.asm import (
     Reg8,
     Reg16,
     Reg32,
-    Z,
     routine,
 )
 
@@ -232,59 +228,6 @@ def pci_bar(a: Asm, function: Reg32, number: Reg32) -> None:
     a.xor(EAX, EAX)
     a.stc()
     a.ret()
-
-
-@routine(
-    inputs=[
-        FUNCTION,
-        In(R8D, int, "capability id"),
-        In(R9D, int, "offset of the capability to go on after; 0 = from the first"),
-    ],
-    outputs=[Out(EAX, "offset of the capability"), Out(CF, "1 = no further one")],
-    clobbers=[RCX, RDX, R9, R10],
-    calls=[pci_read],
-    source="PCI Local Bus 3.0, 6.7",
-)
-def pci_capability(a: Asm, function: Reg32, wanted: Reg32, after: Reg32) -> None:
-    """Find the next capability of a kind; a list that loops ends."""
-    left, here = R10D, R9D
-    none, step = a.label("none"), a.label("step")
-    a.mov(left, CAPABILITIES_MAX)
-    a.test(here, here)
-    a.jnz(step)
-    a.mov(ECX, PciRegister.COMMAND)
-    a.call(pci_read)
-    a.test(EAX, STATUS_CAPABILITIES)
-    a.jz(none)
-    a.mov(ECX, PciRegister.CAPABILITIES)
-    a.call(pci_read)
-    a.movzx(here, AL)
-    with a.loop() as walk:
-        # Offsets below the list's room end it; the two low bits are reserved.
-        a.and_(here, 0xFC)
-        a.cmp(here, 0x40)
-        a.j(B, none)
-        a.mov(ECX, here)
-        a.call(pci_read)
-        a.cmp(AL, R8B)
-        with a.if_(Z):
-            a.mov(EAX, here)
-            a.clc()
-            a.ret()
-        a.shr(EAX, 8)
-        a.movzx(here, AL)
-        a.dec(left)
-        a.again(NZ, walk)
-    a.place(none)
-    a.xor(EAX, EAX)
-    a.stc()
-    a.ret()
-    a.place(step)
-    a.mov(ECX, here)
-    a.call(pci_read)
-    a.shr(EAX, 8)
-    a.movzx(here, AL)
-    a.jmp(walk.top)
 
 
 @routine(

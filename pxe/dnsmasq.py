@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 START_SECONDS = 5.0
-# dnsmasq grants nothing shorter.
-MINIMUM_LEASE_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class BootServer:
         bootfile: the file DHCP names, relative to `tftp`.
         first: first address to hand out.
         last: last address to hand out.
-        lease_seconds: how long an address lasts, 120 or more.
+        lease_seconds: how long an address lasts, at least the 120 that dnsmasq grants.
         names: host names that DNS answers, to their addresses; empty for no DNS.
         extra: more dnsmasq options.
     """

@@ -77,26 +77,6 @@ def pci_bar(w: World, function: int, number: int) -> tuple[int, int | None, int]
 
 
 @model
-def pci_capability(w: World, function: int, wanted: int, after: int) -> tuple[int, int]:
-    """Follow the list, at most 48 entries; it ends at an offset below 40h."""
-    if after:
-        here = pci_read(w, function, after) >> 8
-    else:
-        if not pci_read(w, function, PciRegister.COMMAND) >> 16 & 0x10:
-            return 0, 1
-        here = pci_read(w, function, PciRegister.CAPABILITIES)
-    for _ in range(48):
-        here &= 0xFC
-        if here < 0x40:
-            break
-        entry = pci_read(w, function, here)
-        if entry & 0xFF == wanted & 0xFF:
-            return here, 0
-        here = entry >> 8
-    return 0, 1
-
-
-@model
 def pci_find(w: World, first: int, second: int) -> tuple[int, int]:
     """By bus, device, function; functions above 0 only of a multi-function device."""
     for device in range(256 * 32):

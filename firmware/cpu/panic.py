@@ -63,12 +63,6 @@ BYTES = Region("the bytes summed", "bounded by the caller")
 RING = Region("log_ring", "LOG_RING_BYTES of node memory, indexed modulo its size")
 CRC_POLYNOMIAL = 0xEDB8_8320
 CRC_START = CrashRecord.crashes.offset
-_PARTS = (
-    ("vector", TrapFrame.vector),
-    ("rip", TrapFrame.rip),
-    ("error", TrapFrame.error),
-    ("rsp", TrapFrame.rsp),
-)
 
 
 def _text(name: str, text: str) -> Data:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from firmware.errors import Layer, site
 from toolchain.asm.operands import Region
 from toolchain.layout import Global, Struct, array, be16, bytes_, enum32, u16, u32, u64
 
@@ -25,8 +24,6 @@ DNS_PASSES_MAX = 8
 TYPE_A, TYPE_CNAME, CLASS_IN = 1, 5, 1
 RCODE_NAME_ERROR = 3
 
-DNS_NO_ANSWER = site(Layer.NET, 0x40, "dns_no_answer", "no DNS server answered")
-DNS_NO_NAME = site(Layer.NET, 0x41, "dns_no_name", "the name does not exist or has no address")
 
 MESSAGE = Region(
     "a DNS message", "received UDP payload; every offset is checked against its length"

@@ -15,7 +15,6 @@ class PciRegister(enum.IntEnum):
     CLASS = 0x08
     HEADER = 0x0C
     BAR0 = 0x10
-    CAPABILITIES = 0x34
     INTERRUPT = 0x3C
 
 
@@ -28,16 +27,11 @@ class PciCommand(enum.IntFlag):
     NO_INTX = 1 << 10
 
 
-STATUS_CAPABILITIES = 1 << 20
-"""In the dword at COMMAND: the function has a capability list."""
 MULTI_FUNCTION = 1 << 23
 """In the dword at HEADER: the device has more functions than 0."""
 BAR_IO, BAR_64 = 1 << 0, 1 << 2
 BARS = 6
-CAPABILITIES_MAX = 48
-"""(256 - 64) / 4: a longer walk is a loop."""
 FUNCTIONS = 256 * 32 * 8
 NO_FUNCTION = 0xFFFF_FFFF
-CLASS_NETWORK = 0x02
 VIRTIO_NET_TRANSITIONAL, VIRTIO_NET_MODERN = 0x1000_1AF4, 0x1041_1AF4
 I6300ESB = 0x25AB_8086

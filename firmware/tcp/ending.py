@@ -35,8 +35,6 @@ from toolchain.asm import (
     routine,
 )
 
-REFUSE_AT = TcpPorts.refuse_at
-
 
 @routine(
     inputs=[

@@ -1,14 +1,11 @@
 """PCI configuration space against a modelled bus."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.pci import BAR_64, BAR_IO, NO_FUNCTION, PciCommand
 from firmware.pci import (
     pci_bar,
-    pci_capability,
     pci_command,
     pci_find,
     pci_read,
@@ -29,7 +26,6 @@ LAB = Lab(
     pci_write16,
     pci_command,
     pci_bar,
-    pci_capability,
     pci_find,
 )
 ABSENT = 0xFFFF_FFFF
@@ -123,44 +119,6 @@ def test_pci_bar_every_kind(number, registers, wanted):
     assert (got["rax"], got["cf"]) == (wanted[0], wanted[2])
     if wanted[1] is not None:
         assert got["r8d"] == wanted[1]
-
-
-def chain(*entries, status=0x10_0000, first=None):
-    """Return a space whose capability list visits `entries` of (offset, id)."""
-    space = {(0x18, 4): status, (0x18, 0x34): entries[0][0] if first is None else first}
-    for (offset, kind), (following, _) in zip(entries, [*entries[1:], (0, 0)], strict=True):
-        space[0x18, offset] = following << 8 | kind
-    return space
-
-
-@pytest.mark.parametrize(
-    ("space", "after", "wanted"),
-    [
-        (chain((0x40, 5), (0x50, 9), (0x60, 0x11)), 0, 0x50),
-        (chain((0x98, 9), (0x84, 9), (0x70, 9)), 0x98, 0x84),
-        (chain((0x98, 9), (0x84, 9), (0x70, 9)), 0x70, None),
-        (chain((0x40, 5)), 0, None),
-        (chain((0x40, 9), status=0), 0, None),
-        (chain((0x40, 9), first=0x43), 0, 0x40),
-        (chain((0x40, 9), first=0x3C), 0, None),
-        (chain((0x40, 5), (0x50, 6), (0x40, 5)), 0, None),  # a loop
-        ({}, 0, None),
-    ],
-)
-def test_pci_capability_walks_the_list(space, after, wanted):
-    got = LAB.call(pci_capability, Bus(space), function=0x18, wanted=9, after=after).outputs
-    assert got["cf"] == (wanted is None)
-    assert got["eax"] == (wanted or 0)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.dictionaries(st.integers(0, 63).map(lambda n: n * 4), st.integers(0, 2**32 - 1)),
-    st.integers(0, 255),
-)
-def test_pci_capability_any_content_ends(registers, after):
-    space = {(0x18, offset): value for offset, value in registers.items()}
-    LAB.call(pci_capability, Bus(space), function=0x18, wanted=9, after=after)
 
 
 def test_pci_find_looks_at_functions_of_multi_function_devices_only():

@@ -15,7 +15,7 @@ from firmware.layouts.memory import (
     TABLES_USED_AT_BOOT,
     WINDOWS_BASE,
 )
-from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO, WINDOW_PAGE_TABLES
+from firmware.limits import PAGE, WINDOW_MMIO, WINDOW_PAGE_TABLES
 
 if TYPE_CHECKING:
     from tests.support.lab import Lab
@@ -27,11 +27,6 @@ MEGABYTE = 1 << 20
 def tables_region() -> Region:
     """Return the memory behind WINDOW_PAGE_TABLES."""
     return Region("page tables", WINDOW_PAGE_TABLES, TABLE_PAGES * PAGE)
-
-
-def mmio_region() -> Region:
-    """Return plain memory behind the start of WINDOW_MMIO."""
-    return Region("device window", WINDOW_MMIO, min(MMIO_BYTES, 64 * PAGE))
 
 
 def set_map(lab: Lab, *entries: tuple[int, int, int]) -> None:

@@ -25,7 +25,7 @@ from firmware.crypto.drbg import drbg_u64
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import NEVER, TCP_PORTS
+from firmware.layouts.tcp import NEVER
 from firmware.tcp.connect import tcp_abort, tcp_close, tcp_connect
 from firmware.tcp.input import tcp_input
 from firmware.tcp.reliable import tcp_commit, tcp_reserve
@@ -167,10 +167,6 @@ class TcpNode:
             "tcp_input", rsi=self._segment, rcx=len(data), rdx=wire(source), r8=wire(self.address)
         )
         return int(after["rax"])
-
-    def owners(self) -> Any:
-        """Return the port table."""
-        return self.lab.g(TCP_PORTS)
 
     # -- emulator.simulation.world.Node -----------------------------------------------------------
     def deliver(self, frame: bytes) -> None:

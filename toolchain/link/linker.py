@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from toolchain.asm.assemble import Fixup, Unit, assemble
 from toolchain.asm.assembler import Label
 from toolchain.asm.flow import stack_move
-from toolchain.asm.operands import Mem
 from toolchain.asm.routine import Routine
 from toolchain.layout.data import Data, Table
 from toolchain.link.image import Image, Placed, Section
@@ -307,8 +306,3 @@ def _callees(routine: Routine) -> list[tuple[Routine, int]]:
         if isinstance(line.target, Routine) and line.mnemonic != "jmp far":
             found.append((line.target, word if line.mnemonic == "call" else 0))
     return found
-
-
-def memory_operands(routine: Routine) -> list[Mem[Any]]:
-    """Return every memory operand of a routine."""
-    return [op for line in routine.lines() for op in line.ops if isinstance(op, Mem)]

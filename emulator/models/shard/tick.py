@@ -40,7 +40,7 @@ def shard_say_goodbye(w: World, shard: int) -> int:
     ws_next(w, shard)
     closing = context.websocket.state == WsState.CLOSING and context.tcp.state != TcpState.FAILED
     if closing and w.g(CORE).now < deadline:
-        return min(tcp_tick(w, shard), deadline)
+        return int(min(tcp_tick(w, shard), deadline))
     context.close_deadline = 0
     tls_abort(w, shard)
     return NEVER
@@ -60,7 +60,7 @@ def tick_backoff(w: World, shard: int) -> int:
         schedule_backoff(w, shard)
         record_backoff(w, shard)
     if context.reconnect_deadline > w.g(CORE).now:
-        return min(context.reconnect_deadline, farewell)
+        return int(min(context.reconnect_deadline, farewell))
     shard_begin(w, shard)
     return int(w.g(CORE).now)
 

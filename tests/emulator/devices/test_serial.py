@@ -16,17 +16,18 @@ def test_lines_are_split_and_strange_bytes_stay_visible():
 
 def test_typed_bytes_are_read_one_by_one_and_then_there_are_none():
     port = SerialPort()
+    bus = Bus([port])
     port.type("lease")
     seen = bytearray()
-    while port.port_in(COM1 + LINE_STATUS, 1) & 1:
-        seen.append(port.port_in(COM1, 1))
+    while bus.port_in(COM1 + LINE_STATUS, 1) & 1:
+        seen.append(bus.port_in(COM1, 1))
     assert seen == b"lease\n"
     assert port.port_in(COM1, 1) == 0
 
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_a_stuck_port_never_says_that_it_is_empty(ready):
-    assert bool(SerialPort(ready=ready).port_in(COM1 + LINE_STATUS, 1) & 0x20) is ready
+    assert bool(Bus([SerialPort(ready=ready)]).port_in(COM1 + LINE_STATUS, 1) & 0x20) is ready
 
 
 def test_the_divisor_is_no_text():
@@ -36,7 +37,7 @@ def test_the_divisor_is_no_text():
     port.port_out(COM1 + LINE_CONTROL, 1, 3)
     assert port.sent == 0
     assert port.port_in(COM1 + LINE_CONTROL, 1) == 3
-    assert port.port_in(COM1 + 2, 1) & 0xC0 == 0xC0
+    assert Bus([port]).port_in(COM1 + 2, 1) & 0xC0 == 0xC0
 
 
 def test_other_ports_and_widths_are_not_its_own():

@@ -2,7 +2,7 @@
 
 import pytest
 from dnslib import QTYPE, RR, A, DNSHeader, DNSRecord
-from scapy.layers.inet import IP as ScapyIp
+from scapy.layers import inet
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 
@@ -50,7 +50,7 @@ def reply(bench, frame, ttl=60, **header):
         dns_input,
         message=address,
         length=len(raw),
-        source=ip32(frame[ScapyIp].dst),
+        source=ip32(frame[inet.IP].dst),
         port=53,
         own_port=frame[UDP].sport,
     )
@@ -65,7 +65,7 @@ def test_resolve_asks_once_and_then_knows(bench):
     assert resolve(bench) == (1, 0)
     assert resolve(bench) == (1, 0)
     (frame,) = questions(bench)
-    assert (frame[ScapyIp].dst, frame[UDP].dport) == (ROUTER, 53)
+    assert (frame[inet.IP].dst, frame[UDP].dport) == (ROUTER, 53)
     assert frame[UDP].sport >= 0xC000
     asked = DNSRecord.parse(bytes(frame[UDP].payload))
     assert (str(asked.q.qname), asked.q.qtype, asked.header.rd) == (NAME + ".", QTYPE.A, 1)
@@ -92,7 +92,7 @@ def test_tick_rotates_servers_with_fresh_ids_and_gives_up(bench):
         deadline = bench.call(dns_tick).outputs["rax"]
         assert deadline == LAB.g(CORE).now + SECOND
         seen += questions(bench)
-    assert [f[ScapyIp].dst for f in seen] == [ROUTER, PEER] * (DNS_TRIES // 2)
+    assert [f[inet.IP].dst for f in seen] == [ROUTER, PEER] * (DNS_TRIES // 2)
     assert len({bytes(f[UDP].payload)[:2] for f in seen}) > 1
     bench.advance(SECOND)
     assert bench.call(dns_tick).outputs["rax"] == 2**64 - 1
@@ -115,7 +115,7 @@ def test_resolve_server_failure_asks_the_other_server(bench):
     reply(bench, frame, rcode=2)
     bench.call(dns_tick)
     (second,) = questions(bench)
-    assert second[ScapyIp].dst == PEER
+    assert second[inet.IP].dst == PEER
 
 
 def test_resolve_name_error_fails_for_a_moment(bench):
@@ -131,7 +131,7 @@ def test_resolve_with_one_server_asks_that_one(bench, first, second, asked):
     resolve(bench)
     bench.advance(SECOND)
     bench.call(dns_tick)
-    assert [f[ScapyIp].dst for f in questions(bench)] == [asked, asked]
+    assert [f[inet.IP].dst for f in questions(bench)] == [asked, asked]
 
 
 def test_resolve_without_a_server_fails(bench):
