@@ -29,8 +29,8 @@ CALM_S = 300
 """Longest way back: a heartbeat to notice, a name to ask for, permits, three unanswered Resumes."""
 RATE = 8
 """Dispatches a second over all shards."""
-LEASE_SHARE, POWER_SHARE = 0.2, 0.2
-"""Shares of the runs in which the lease expires, or the power fails."""
+LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
+"""Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""
 WATCH_EVERY = 4
 """One seed in so many runs with every store into a workspace watched."""
 
@@ -91,7 +91,7 @@ def node_actions(rig: Rig) -> dict[str, Callable[[str], None]]:
 
 
 def _node_events(rng: random.Random, seconds: int) -> list[Event]:
-    """Expire a lease, or cut the power, in some of the runs; both end by themselves."""
+    """Expire a lease, cut the power, or move the clock on, in some of the runs."""
     at_ns = rng.randrange(seconds * NS_PER_S)
     back_ns = at_ns + rng.randrange(1, 30 * NS_PER_S)
     chance = rng.random()
@@ -102,6 +102,8 @@ def _node_events(rng: random.Random, seconds: int) -> list[Event]:
         ]
     if chance < LEASE_SHARE + POWER_SHARE:
         return [Event(at_ns, "power-off", "node"), Event(back_ns, "power-on", "node")]
+    if chance < LEASE_SHARE + POWER_SHARE + CLOCK_SHARE:
+        return [Event(at_ns, "jump-clock", f"node {rng.choice((1, 1_000, 30_000, 90_000))}")]
     return []
 
 

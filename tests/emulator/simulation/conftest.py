@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,17 @@ from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import Rig
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
+from firmware.layouts.log import CODES
 from pxe.gateway import LoadOptions
 
 if TYPE_CHECKING:
     from emulator.simulation.peers.tcp import Connection, TcpConfig
+
+
+LOG_LINE = re.compile(
+    r"t=(?P<t>[0-9]+) level=(debug|info|warn|error)( shard=[0-9]+)? code=(?P<code>[a-z_.0-9]+)"
+    r"(?P<rest>( [a-z_0-9]+=[^ =]+)*)"
+)
 
 
 @dataclass
@@ -93,6 +101,18 @@ def pair() -> Pair:
     return make_pair()
 
 
+def check_log(lines: list[str]) -> None:
+    """Every line has the declared form, a known code with its keys, and a time that never goes back."""
+    keys = {code.name: [key for key, _ in code.fields] for code in CODES}
+    last = 0
+    for line in lines:
+        found = LOG_LINE.fullmatch(line)
+        assert found, line
+        assert [word.split("=")[0] for word in found["rest"].split()] == keys[found["code"]], line
+        assert int(found["t"]) >= last, line
+        last = int(found["t"])
+
+
 @pytest.fixture
 def rig_of():
     """Return the maker of rigs; at the end what they ran counts for coverage."""
@@ -108,6 +128,7 @@ def rig_of():
         rig.save_coverage()
         assert rig.monitor.malformed == []
         assert rig.node.bus.strays == []
+        check_log(rig.node.serial.lines)
 
 
 @pytest.fixture
