@@ -83,7 +83,7 @@ class LazyGroup(click.Group):
 Examples:
   shardfw check                     prove every routine
   shardfw check schedule_backoff    prove one
-  shardfw check --coverage --json   the figures of the last proof, for a program
+  shardfw check --coverage --json   prove all of it, figures for a program
   shardfw COMMAND --help            what a command takes
 
 \b
