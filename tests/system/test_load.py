@@ -71,10 +71,7 @@ def test_two_thousand_dispatches_a_second_with_one_percent_loss(tmp_path):
     print(f"\n{rate:.0f} dispatches/s over {SHARDS} shards, {SECONDS} s, {LOSS}")  # noqa: T201
 
 
-@pytest.mark.skipif(
-    "SHARDFW_SOAK_SECONDS" not in os.environ,
-    reason="takes ten real minutes: run `make soak`, or set SHARDFW_SOAK_SECONDS",
-)
+@pytest.mark.soak
 def test_soak(tmp_path):
     seconds = float(os.environ["SHARDFW_SOAK_SECONDS"])
     stats, rows, rate, _ = asyncio.run(loaded(tmp_path, seconds))
