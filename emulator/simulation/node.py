@@ -114,7 +114,9 @@ class ImageNode:
         card: its network card.
         serial: its serial port.
         turn_instructions: instructions of the last turn; 0 without `trace`.
-        turn_frames: frames of the last turn.
+        turn_frames: frames that the last turn sent.
+        turn_received: frames that came since the turn before.
+        inbox: frames that came since the last turn.
     """
 
     def __init__(
@@ -147,6 +149,8 @@ class ImageNode:
         self.turns = 0
         self.turn_instructions = 0
         self.turn_frames: list[bytes] = []
+        self.turn_received: list[bytes] = []
+        self.inbox: list[bytes] = []
         self._now_ns = now_ns
         self._deadline = 0
         self._random = random.Random(seed)
@@ -167,12 +171,14 @@ class ImageNode:
     def deliver(self, frame: bytes) -> None:
         """Put one frame into the receive ring of the card."""
         self.card.deliver(frame)
+        self.inbox.append(frame)
 
     def step(self, now_ns: int) -> list[bytes]:
         """Run one turn at `now_ns` and return the frames it sent."""
         self._now_ns = now_ns
         self._deadline = self._call("node_step")
         self.turns += 1
+        self.turn_received, self.inbox = self.inbox, []
         self.card.service()
         self.turn_frames = self.card.transmitted
         self.card.transmitted = []

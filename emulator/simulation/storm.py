@@ -52,6 +52,8 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     rig = Rig(trial.seed, facts, trace=trace, modern=rng.random() < 0.5, **_gateway(rng))
     rig.world.actions |= node_actions(rig)
     watch = WriteWatch(rig.node) if trial.seed % WATCH_EVERY == 0 else None
+    if watch is not None:
+        rig.attachment.after_turn.append(watch.judge)
     plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
     events = sorted((*plan.events, *_node_events(rng, seconds)), key=lambda event: event.at_ns)
     trial.faults(rig.segment, replace(plan, events=tuple(events)))

@@ -107,12 +107,12 @@ def test_one_killed_connection_leaves_fifteen_workspaces_byte_identical(rig_of):
 def test_no_store_of_a_shard_s_code_lands_in_another_workspace(rig_of):
     rig = rig_of(1)
     watch = WriteWatch(rig.node)
+    rig.attachment.after_turn.append(watch.judge)
     rig.until_ready(10)
     rig.gateway.core.kick(3, 4000)
     rig.gateway.flush()
     rig.run(8)
     assert watch.stores > 10_000
-    assert watch.take_node_stores() == set(range(SHARDS))
     watch.stop()
 
 

@@ -133,3 +133,15 @@ def test_a_store_into_another_workspace_is_found_at_its_instruction(rig_of, fact
     with pytest.raises(CrossWriteError, match="in the workspace of slot 0"):
         rig.node.step(rig.world.now_ns + 60 * NS_PER_S)
     watch.stop()
+
+
+def test_a_store_by_the_receive_path_for_nobody_is_found(rig_of, facts):
+    rig = rig_of(1, facts(shards=2))
+    watch = WriteWatch(rig.node)
+    rig.attachment.after_turn.append(watch.judge)
+    rig.until_ready(10)
+    rig.run(1)
+    watch.by_node.add(1)
+    with pytest.raises(CrossWriteError, match=r"workspaces of slots \[1\]"):
+        watch.judge()
+    watch.stop()
