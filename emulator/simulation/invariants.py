@@ -18,6 +18,7 @@ from emulator.simulation.shard_row import (
     read_row,
 )
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
+from firmware.layouts.permit import IDENTIFY_SPACING_MS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import RECONNECT_BACKOFF_MS
@@ -193,6 +194,7 @@ class Invariants:
         self.turns = 0
         self.entered: dict[tuple[int, int], int] = {}
         """Times that a slot entered a state."""
+        self._identified: dict[int, int] = {}
         self._core = node.window(CORE)
         self._lease = node.window(LEASE)
         at = Network.ip.offset
@@ -225,6 +227,8 @@ class Invariants:
             self.rows[slot] = new
             for name, rule in SHARD_RULES.items():
                 self._apply(slot, name, rule, old, turn)
+            if new.identifies != old.identifies:
+                self._check_identify(new, turn)
             if new.state != old.state:
                 key = slot, new.state
                 self.entered[key] = self.entered.get(key, 0) + 1
@@ -259,6 +263,17 @@ class Invariants:
                     f"a TCP frame from {ip_text(frame[26:30])}, but the node is "
                     f"{ip_text(bytes(self._address))}"
                 )
+
+    def _check_identify(self, row: ShardRow, turn: Turn) -> None:
+        """One key sends one Identify in five seconds (I6; decision 20)."""
+        key = row.shard_id % self.node.facts.max_concurrency
+        last = self._identified.get(key)
+        self._identified[key] = turn.now
+        if last is not None and turn.now - last < IDENTIFY_SPACING_MS * CYCLES_PER_MS:
+            raise InvariantError(
+                f"slot {row.slot}, rule 'identify spacing': key {key} identified again after "
+                f"{(turn.now - last) / CYCLES_PER_MS:g} ms"
+            )
 
     def _turn(self) -> Turn:
         frames = sum(_is_tcp(frame) for frame in self.node.turn_frames)

@@ -60,8 +60,6 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     rig.run(seconds)
     calm(rig)
     rig.world.run_until(lambda: settled(rig), within_ns=CALM_S * NS_PER_S)
-    if rig.stats.identify_gate_refusals and not rig.boots > 1:
-        raise AssertionError(f"{rig.stats.identify_gate_refusals} Identifies came too early")
     if watch is not None and rig.boots == 1:
         watch.stop()
     rig.save_coverage()

@@ -121,6 +121,14 @@ def test_a_poked_field_is_found_in_the_next_turn(rig_of, facts):
         rig.run(60)
 
 
+def test_two_identifies_of_one_key_within_five_seconds_are_found(rig_of, facts):
+    rig = rig_of(1, facts(shards=2, max_concurrency=1))
+    rig.until_ready(10)
+    rig.node.shard(1).identifies += 1
+    with pytest.raises(InvariantError, match="key 0 identified again after"):
+        rig.run(1)
+
+
 def test_a_store_into_another_workspace_is_found_at_its_instruction(rig_of, facts):
     rig = rig_of(1, facts(shards=2))
     watch = WriteWatch(rig.node)
