@@ -1,4 +1,4 @@
-"""What the server did against the protocol costs the session (decision 24, case 4.3)."""
+"""What the server did against the protocol costs the session (decision 24)."""
 
 from firmware.failure import shard_fail
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION

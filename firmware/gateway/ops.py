@@ -115,7 +115,7 @@ def gateway_op_hello(a: Asm, shard: ShardContext) -> None:
     a.mov(gateway.heartbeat_interval_ms, EAX)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
     a.mov(gateway.interval_cycles, RAX)
-    # The first beat comes after a random part of the interval (rule S3).
+    # The first beat comes after a random part of the interval.
     a.call(drbg_u64)
     a.mul(gateway.interval_cycles)
     a.add(RDX, core.now)
@@ -315,7 +315,7 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.inc(shard.dispatches)
     a.jmp(gateway_ready)
 
-    # RESUMED may carry a sequence of the past: only the higher one counts (rule S15).
+    # RESUMED may carry a sequence of the past: only the higher one counts.
     a.place(resumed)
     _is_event(a, shard, b"RESUMED", event)
     a.mov(R9D, RESUMED_UNEXPECTED.code)

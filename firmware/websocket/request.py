@@ -157,7 +157,7 @@ def ws_write_request(
         ConfigBlob.gateway_port,
     ],
     calls=[ws_write_request],
-    source="firmware/docs/lifecycle.md#rebinding",
+    source="firmware/docs/lifecycle.md#reset-order",
 )
 def ws_build_request(a: Asm, shard: ShardContext) -> None:
     """Write the request for the host that the next attempt dials: the resume host or the base."""

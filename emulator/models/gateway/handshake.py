@@ -15,7 +15,7 @@ def later(w: World, milliseconds: int) -> int:
 
 @model
 def gateway_handshake(w: World, shard: int) -> None:
-    """Resume needs session, validity and sequence; everything else is Identify (rule S10)."""
+    """Resume needs session, validity and sequence; everything else is Identify."""
     context = w.view(ShardContext, shard)
     resumable = (
         context.session_ptr

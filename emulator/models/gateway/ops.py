@@ -23,7 +23,7 @@ from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 
 @model
 def gateway_op_hello(w: World, shard: int) -> None:
-    """Rules S2, S3, S10: once, bounded interval, first beat at a random point, then the answer."""
+    """Once, bounded interval, first beat at a random point, then the answer."""
     context = w.view(ShardContext, shard)
     gateway = context.gateway
     if gateway.state not in (GatewayState.IDLE, GatewayState.WAIT_HELLO):
@@ -49,7 +49,7 @@ def gateway_op_hello(w: World, shard: int) -> None:
 
 @model
 def gateway_op_heartbeat(w: World, shard: int) -> None:
-    """Rule S6: answer at once; nothing is sent before Hello (rule S1)."""
+    """Answer at once; nothing is sent before Hello."""
     gateway = w.view(ShardContext, shard).gateway
     if not gateway.hb_next:
         gateway.unknown_ops += 1
@@ -59,7 +59,7 @@ def gateway_op_heartbeat(w: World, shard: int) -> None:
 
 @model
 def gateway_op_ack(w: World, shard: int) -> None:
-    """Rule S7: latency from the beat that is pending; others are ignored."""
+    """Latency from the beat that is pending; others are ignored."""
     gateway = w.view(ShardContext, shard).gateway
     if not gateway.flags & GatewayFlag.ACK_PENDING:
         return
@@ -73,14 +73,14 @@ def gateway_op_ack(w: World, shard: int) -> None:
 
 @model
 def gateway_op_reconnect(w: World, shard: int) -> None:
-    """Rule S17: close 4000, session kept."""
+    """Close 4000, session kept."""
     log(w, GATEWAY_RECONNECT, shard, w.view(ShardContext, shard).sequence)
     shard_fail(w, shard, End.RECONNECT_REQUESTED, 0, 4000, layout.RECONNECT.code)
 
 
 @model
 def gateway_op_invalid(w: World, shard: int) -> None:
-    """Rules S18, S19: only a literal true keeps the session."""
+    """Only a literal true keeps the session."""
     context = w.view(ShardContext, shard)
     keep = kind(context, JsonField.D) == JsonKind.TRUE
     log(w, GATEWAY_INVALID, shard, int(keep), context.sequence)
@@ -96,7 +96,7 @@ def gateway_op_unknown(w: World, shard: int) -> None:
 
 @model
 def gateway_op_dispatch(w: World, shard: int) -> None:
-    """Rules S13 to S15 by event and state."""
+    """What counts depends on event and state."""
     context = w.view(ShardContext, shard)
     gateway, state = context.gateway, context.gateway.state
     if kind(context, JsonField.S) != JsonKind.INTEGER:

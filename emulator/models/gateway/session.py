@@ -61,7 +61,7 @@ def gateway_resume_url(w: World, shard: int) -> None:
 
 @model
 def gateway_ready(w: World, shard: int) -> None:
-    """Check shard pair and session id, then store what a Resume needs (rule S14)."""
+    """Check shard pair and session id, then store what a Resume needs."""
     context = w.view(ShardContext, shard)
     gateway = context.gateway
     pair = [

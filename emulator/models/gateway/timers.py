@@ -23,7 +23,7 @@ _NEVER = 2**64 - 1
 
 @model
 def gateway_beat(w: World, shard: int) -> None:
-    """Decision 22 and rule S4: one beat an interval from a fixed schedule, dead without its ACK."""
+    """Decision 22: one beat an interval from a fixed schedule, dead without its ACK."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     gateway = context.gateway
     if gateway.flags & GatewayFlag.BEAT_OWED:

@@ -48,7 +48,7 @@ def shard_say_goodbye(w: World, shard: int) -> int:
 
 @model
 def tick_backoff(w: World, shard: int) -> int:
-    """Zero deadline: schedule once; without a clock one record and back to ASSIGNED (T25)."""
+    """Zero deadline: schedule once; without a clock one record and back to ASSIGNED."""
     context = w.view(ShardContext, shard)
     farewell = shard_say_goodbye(w, shard)
     if context.reconnect_deadline == 0:
