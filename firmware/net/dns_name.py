@@ -2,6 +2,7 @@
 
 from firmware.layouts.dns import DNS_TEXT_MAX, MESSAGE, NAME
 from toolchain.asm import (
+    AE,
     CF,
     DL,
     EAX,
@@ -25,7 +26,6 @@ from toolchain.asm import (
     RSI,
     ZF,
     A,
-    AE,
     Asm,
     B,
     In,
