@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmware.limits import SHARDS_MAX
 from toolchain.asm.registers import GS
-from toolchain.layout import Global, Struct, array, bytes_, ptr, u8, u16, u32, u64
+from toolchain.layout import Global, Struct, array, bytes_, ptr, u8, u32, u64
 
 
 class Clock(Struct):
