@@ -75,7 +75,7 @@ def shard_become_ready(w: World, shard: int) -> None:
     context.connected_at = now
     if context.session_ptr:
         w.view(Session, context.session_ptr).unanswered_resumes = 0
-    resumed = context.phase == Phase.REPLAY
+    resumed = int(context.phase == Phase.REPLAY)
     context.phase = Phase.NONE
     took = (now - context.attempt_started) % 2**64
     log_write(w, shard, SHARD_READY, context.attempts, resumed, context.sequence, took)

@@ -14,10 +14,11 @@ from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
+from firmware.layouts.tcp import FIRST_PORT, TCP_PORTS, TcpState
 from firmware.node.rest import node_rest
 from firmware.node.step import FRAMES_PER_TURN, node_step, receive_frames, slot_wake, step_shards
 from tests.support.lab import Lab
-from tests.support.net import IP, MAC, MS, NEEDED, PEER, PEER_MAC, START, NetBench
+from tests.support.net import IP, MAC, MS, NEEDED, PEER, PEER_MAC, START, NetBench, ip32
 from tests.support.pages import tables_region
 from toolchain.layout.pack import pack
 
@@ -99,6 +100,22 @@ def test_receive_frames_stray_segment_wakes_nobody():
     node.bench.card.deliver(bytes(packet / TCP(sport=80, dport=50_000, flags="A")))
     node.call(receive_frames)
     assert [LAB.g(CORE).slots[n].deadline for n in range(3)] == [NEVER] * 3
+
+
+def test_receive_frames_segment_of_a_connection_wakes_its_shard():
+    node = Node()
+    context = node.shards[1]
+    tcp = context.tcp
+    tcp.state, tcp.remote_ip, tcp.remote_port = TcpState.ESTABLISHED, ip32(PEER), 80
+    tcp.local_port, tcp.rcv_nxt, tcp.rcv_adv = 50_000, 100, 100 + 20_480
+    ports = LAB.g(TCP_PORTS)
+    ports.owner[50_000 - FIRST_PORT] = 2
+    ports.contexts[8:16] = context.address_.to_bytes(8, "little")
+    packet = Ether(dst=MAC.hex(":"), src=PEER_MAC.hex(":")) / SCAPY_IP(src=PEER, dst=IP)
+    segment = TCP(sport=80, dport=50_000, flags="A", seq=100, ack=tcp.snd_una)
+    node.bench.card.deliver(bytes(packet / segment))
+    node.call(receive_frames)
+    assert [LAB.g(CORE).slots[n].deadline for n in range(3)] == [NEVER, 0, NEVER]
 
 
 def test_receive_frames_stops_at_the_budget_of_a_turn():

@@ -1,0 +1,171 @@
+"""Phase by phase from the permit to READY, and the farewell of a connection that is over."""
+
+import pytest
+
+from firmware.layouts.crypto import DRBG
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.node import CORE
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import End, Phase, ShardFlag, ShardState
+from firmware.layouts.tcp import NEVER as TCP_NEVER
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
+from firmware.layouts.websocket import WsState
+from firmware.shard.dial import NO_CONNECTION, shard_dial
+from firmware.shard.resume import shard_is_resumable
+from firmware.shard.tick import shard_advance, shard_become_ready, shard_say_goodbye
+from tests.firmware.shard.test_tick import LAB, NEVER, Node
+from tests.support.net import START
+from tests.support.states import MS
+
+TIMERS = ("rtx_at", "give_up_at", "ack_at", "keep_at", "wait_at")
+
+
+@pytest.fixture
+def node():
+    made = Node()
+    for context in made.shards:
+        context.state = ShardState.STARTING
+        for name in TIMERS:
+            setattr(context.tcp, name, TCP_NEVER)
+    return made
+
+
+def advance(node, phase, **layers):
+    context = node.shards[0]
+    context.phase = phase
+    for name, state in layers.items():
+        getattr(context, name).state = state
+    call(node, shard_advance)
+    return context
+
+
+def call(node, routine):
+    env = node.bench.environment()
+    env._tsc = lambda: node.now
+    return LAB.call(routine, env, shard=node.shards[0].address_).outputs
+
+
+@pytest.mark.parametrize("state", [TcpState.SYN_SENT, TcpState.ESTABLISHED])
+def test_advance_tcp_waits_for_the_handshake(node, state):
+    context = advance(node, Phase.TCP, tcp=state)
+    established = state == TcpState.ESTABLISHED
+    assert context.phase == (Phase.WS if established else Phase.TCP)
+    assert context.tls.state == (TlsState.PASS_THROUGH if established else TlsState.IDLE)
+
+
+def test_advance_tls_waits_for_its_layer(node):
+    context = advance(node, Phase.TLS, tcp=TcpState.ESTABLISHED, tls=TlsState.IDLE)
+    assert context.phase == Phase.TLS
+
+
+@pytest.mark.parametrize("state", [WsState.HANDSHAKE, WsState.OPEN])
+def test_advance_websocket_waits_for_the_upgrade(node, state):
+    context = advance(node, Phase.WS, websocket=state)
+    assert context.phase == (Phase.HELLO if state == WsState.OPEN else Phase.WS)
+
+
+@pytest.mark.parametrize(
+    ("gateway", "phase", "identifies"),
+    [
+        (GatewayState.WAIT_HELLO, Phase.HELLO, 0),
+        (GatewayState.ANSWER, Phase.HELLO, 0),
+        (GatewayState.WAIT_READY, Phase.IDENT, 1),
+        (GatewayState.WAIT_RESUMED, Phase.REPLAY, 0),
+    ],
+)
+def test_advance_hello_goes_where_the_answer_went(node, gateway, phase, identifies):
+    LAB.g(PERMITS).keys[0].owner = 1
+    context = advance(node, Phase.HELLO, gateway=gateway)
+    assert (context.phase, context.identifies) == (phase, identifies)
+    # Only a sent Identify starts the five seconds of the key.
+    busy = LAB.g(PERMITS).keys[0].busy_until
+    assert busy == (START + 5000 * MS if identifies else 0)
+
+
+@pytest.mark.parametrize(("phase", "resumes"), [(Phase.IDENT, 0), (Phase.REPLAY, 1)])
+def test_advance_ready_counts_a_resume(node, phase, resumes):
+    context = advance(node, phase, gateway=GatewayState.READY)
+    assert (context.state, context.resumes) == (ShardState.READY, resumes)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_become_ready_clears_what_the_attempt_left(node, present):
+    context = node.shards[0]
+    context.phase, context.attempts = Phase.REPLAY, 3
+    context.attempt_started, context.attempt_deadline = START - 22 * MS, START + MS
+    context.disconnected_at = START - MS
+    context.session.unanswered_resumes = 2
+    if not present:
+        context.session_ptr = 0
+    call(node, shard_become_ready)
+    assert (context.state, context.phase) == (ShardState.READY, Phase.NONE)
+    assert context.flags & ShardFlag.ESTABLISHED
+    assert (context.attempt_deadline, context.disconnected_at) == (0, 0)
+    assert context.connected_at == START
+    assert context.session.unanswered_resumes == (0 if present else 2)
+    assert "code=shard.ready attempt=3 resumed=1 sequence=0 took=22" in node.lines()[0]
+
+
+def test_dial_without_entropy_fails_the_attempt(node):
+    LAB.g(DRBG).seeded = 0
+    context = node.shards[0]
+    context.phase = Phase.RESOLVE
+    call(node, shard_dial)
+    assert (context.failure, context.last_error) == (End.NETWORK, NO_CONNECTION.code)
+    assert context.phase == Phase.RESOLVE
+
+
+@pytest.mark.parametrize(
+    ("present", "valid", "flags", "resumable"),
+    [
+        (False, 1, ShardFlag.SEQ_VALID, 0),
+        (True, 0, ShardFlag.SEQ_VALID, 0),
+        (True, 2, ShardFlag.SEQ_VALID, 0),
+        (True, 1, 0, 0),
+        (True, 1, ShardFlag.SEQ_VALID, 1),
+    ],
+)
+def test_is_resumable_needs_both(node, present, valid, flags, resumable):
+    context = node.shards[0]
+    context.session.valid, context.flags = valid, flags
+    if not present:
+        context.session_ptr = 0
+    assert call(node, shard_is_resumable)["cf"] == resumable
+
+
+def closing(node, *, tcp=TcpState.ESTABLISHED, websocket=WsState.CLOSING, left=5000):
+    context = node.shards[0]
+    context.state = ShardState.BACKOFF
+    context.tcp.state, context.websocket.state = tcp, websocket
+    context.close_deadline = START + left * MS
+    return context
+
+
+def test_goodbye_waits_for_the_peer_until_its_deadline(node):
+    context = closing(node)
+    assert call(node, shard_say_goodbye)["rax"] == context.close_deadline
+    assert context.tcp.state == TcpState.ESTABLISHED
+
+
+def test_goodbye_keeps_the_timers_of_tcp(node):
+    context = closing(node)
+    context.tcp.keep_at = START + 7 * MS
+    assert call(node, shard_say_goodbye)["rax"] == START + 7 * MS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"websocket": WsState.CLOSED},
+        {"tcp": TcpState.FAILED},
+        {"left": 0},
+    ],
+)
+def test_goodbye_ends_when_there_is_nothing_to_wait_for(node, change):
+    context = closing(node, **change)
+    if not change.get("left", 1):
+        context.close_deadline = LAB.g(CORE).now
+    assert call(node, shard_say_goodbye)["rax"] == NEVER
+    assert context.close_deadline == 0
+    assert context.tcp.state == TcpState.CLOSED
