@@ -9,6 +9,7 @@ from firmware.boot.multiboot import MULTIBOOT_HEADER, header, multiboot_entry
 from firmware.boot.pxe import nbp_entry
 from firmware.layouts.config import CONFIG
 from firmware.limits import IMAGE_BASE, NBP_ADDRESS, PAGE
+from firmware.shard.tick import shards_tick
 from toolchain.link import Image, Linker, LinkError, SectionPlan
 from toolchain.link.flat import flat
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 DIRECT_ADDRESS = 0x10_0000
 WINDOW_BYTES = 2 << 20
 """One page table maps the image (see firmware/boot/paging.py)."""
+
+
+ALWAYS = (shards_tick,)
+"""Emitted though the scheduler calls the one-shard tick: the sweep of all active shards (seed A)."""
 
 
 def _plan(address: int, bits: int) -> tuple[SectionPlan, ...]:
@@ -53,7 +58,8 @@ def _link(
     replace: dict[str, Routine],
     overrides: dict[str, bytes],
 ) -> Image:
-    return Linker((entry, node_entry), plan, overrides, (*keep, CONFIG), replace).link()
+    roots = (entry, node_entry, *ALWAYS)
+    return Linker(roots, plan, overrides, (*keep, CONFIG), replace).link()
 
 
 def link_bios(replace: dict[str, Routine] | None = None) -> tuple[Image, bytes]:
