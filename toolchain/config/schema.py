@@ -122,9 +122,6 @@ class GatewayConfig(Section):
         le=MAX_CONCURRENCY,
         description="session_start_limit.max_concurrency of your bot, 1 for most",
     )
-    identify_allowance: int = Field(
-        1000, ge=1, le=1_000_000, description="how many Identifies this node may send in 24 hours"
-    )
 
     @field_validator("url")
     @classmethod
