@@ -1,0 +1,98 @@
+"""How many instructions a turn takes, counted by the emulator: the same on every machine."""
+
+import statistics
+
+import pytest
+
+from emulator.simulation.node import shard_address
+from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.rig import Rig
+from firmware.layouts.memory import MEMORY
+from firmware.layouts.node import CORE
+from firmware.limits import PAGE
+from pxe.gateway.load import LoadOptions
+
+pytestmark = pytest.mark.bench
+SHARDS = 16
+
+
+def ready_rig() -> Rig:
+    """Return a node that has been READY for a while."""
+    rig = Rig(seed=1, trace=True, guilds_per_shard=0)
+    rig.until_ready()
+    rig.run(30)
+    return rig
+
+
+def test_idle_tick(figure):
+    rig = ready_rig()
+    node = rig.node
+
+    def turn(*, all_due: bool) -> int:
+        for slot in range(SHARDS):
+            if all_due:
+                node.g(CORE).slots[slot].deadline = 0
+        assert node.step(rig.world.now_ns) == []
+        return node.turn_instructions
+
+    def tick(slot: int) -> int:
+        address = node.image.address("shard_tick")
+        node.machine.prepare_call(address, {"rbx": shard_address(slot)})
+        node.machine.run(address)
+        return node.trace.end_turn()
+
+    turn(all_due=True)
+    figure(
+        "instructions of an idle `node_step`, 16 READY shards, none due", f"{turn(all_due=False):,}"
+    )
+    figure("the same, all 16 due and idle", f"{turn(all_due=True):,}")
+    ticks = statistics.median(tick(slot) for slot in range(SHARDS))
+    figure("instructions of one idle `shard_tick`", f"{ticks:,.0f}")
+    rig.run(1)
+    before, turns = node.trace.instructions, node.turns
+    rig.run(60)
+    spent, made = node.trace.instructions - before, node.turns - turns
+    value = f"{spent / 60:,.0f} in {made / 60:.1f} turns, heartbeats of all 16 shards included"
+    figure("instructions a second when idle", value)
+
+
+@pytest.mark.parametrize(
+    ("what", "options"),
+    [
+        (
+            "a small MESSAGE_CREATE, one at a time",
+            LoadOptions(rate=20, mix=(("MESSAGE_CREATE", 1.0),), size_factor=0.01, poisson=False),
+        ),
+        ("the mix of a busy bot, 2,000 a second", LoadOptions(rate=2000)),
+    ],
+)
+def test_dispatch_instructions(figure, what, options):
+    rig = ready_rig()
+    node, seconds = rig.node, 5
+
+    def cost() -> tuple[int, int, int]:
+        begun = node.trace.instructions
+        rig.run(seconds)
+        heads = [node.shard(n) for n in range(SHARDS)]
+        return (
+            node.trace.instructions - begun,
+            sum(int(head.dispatches) for head in heads),
+            sum(int(head.bytes_received) for head in heads),
+        )
+
+    idle, count, size = cost()
+    rig.load(options)
+    loaded, count_after, size_after = cost()
+    dispatches = count_after - count
+    each, length = (loaded - idle) / dispatches, (size_after - size) / dispatches
+    value = f"{each:,.0f}, {length:,.0f} bytes of TCP data each, from frame to ACK"
+    figure(f"instructions per dispatch: {what}", value)
+
+
+def test_shard_memory(figure):
+    free = {
+        shards: int(Rig(facts=NodeFacts(shards=shards)).node.g(MEMORY).free_pages)
+        for shards in (1, SHARDS)
+    }
+    each = (free[1] - free[SHARDS]) * PAGE // (SHARDS - 1)
+    figure("RAM of one more shard", f"{each:,} bytes: state, send buffer, receive ring")
