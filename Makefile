@@ -59,7 +59,7 @@ check: setup ## Prove every routine against its model and print the coverage
 	$(BIN)/shardfw check --coverage
 
 bench: setup ## Print the figures of README
-	$(PYTEST) tests/benchmarks -s -q $(ARGS)
+	$(PYTEST) tests/benchmarks -m bench -q $(ARGS)
 
 soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
 	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m soak -s $(ARGS)

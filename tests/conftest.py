@@ -19,10 +19,13 @@ settings.load_profile("fixed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the soak, which takes real minutes, unless `make soak` names its length."""
-    if "SHARDFW_SOAK_SECONDS" in os.environ:
-        return
-    soak = [item for item in items if item.get_closest_marker("soak")]
-    if soak:
-        config.hook.pytest_deselected(items=soak)
-        items[:] = [item for item in items if item not in soak]
+    """Leave out what takes real minutes unless it is asked for: `make soak`, `make bench`."""
+    left = set()
+    if "SHARDFW_SOAK_SECONDS" not in os.environ:
+        left.add("soak")
+    if "bench" not in config.option.markexpr:
+        left.add("bench")
+    out = [item for item in items if any(map(item.get_closest_marker, left))]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]

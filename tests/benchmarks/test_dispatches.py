@@ -24,6 +24,8 @@ from tests.support.firehose import Firehose
 from tests.support.site import SHARDS, Site, image, quiet
 
 pytestmark = pytest.mark.bench
+CONNECT_S = 180.0
+"""discord.py waits five seconds between two shards, whatever the gateway allows."""
 WARM_S, WINDOW_S = 1.0, 5.0
 PEER = Path(__file__).with_name("peer.py")
 PEERS = ("aiohttp", "websockets", "discord.py")
@@ -78,22 +80,26 @@ async def peer(gateway: Firehose, library: str):
     command = (sys.executable, str(PEER), library, str(gateway.port))
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
 
+    assert process.stdin is not None
+    assert process.stdout is not None
+    questions, answers = process.stdin, process.stdout
+
     async def counts():
-        process.stdin.write(b"?\n")
-        rows = json.loads(await process.stdout.readline())
+        questions.write(b"?\n")
+        rows = json.loads(await answers.readline())
         return [tuple(rows[str(shard)]) for shard in range(SHARDS)]
 
     try:
         yield Client(f"{library}, natively", process.pid, counts)
     finally:
-        process.stdin.close()
+        questions.close()
         await process.wait()
 
 
 async def measure(gateway: Firehose, client: Client) -> Figures:
     """Wait for READY, pour, look at the clock twice, and see that nothing was lost."""
     found = Figures()
-    await gateway.wait_until(lambda stats: all(s.connected for s in stats.shards), 60)
+    await gateway.wait_until(lambda stats: all(s.connected for s in stats.shards), CONNECT_S)
     await asyncio.sleep(2)
     found.idle_mib = resident_mib(client.pid)
 

@@ -7,6 +7,7 @@ import pytest
 from emulator.simulation.node import shard_address
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import Rig
+from emulator.simulation.trace import BlockTrace
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CORE
 from firmware.limits import PAGE
@@ -16,16 +17,17 @@ pytestmark = pytest.mark.bench
 SHARDS = 16
 
 
-def ready_rig() -> Rig:
-    """Return a node that has been READY for a while."""
+def ready_rig() -> tuple[Rig, BlockTrace]:
+    """Return a node that has been READY for a while, and what counts its instructions."""
     rig = Rig(seed=1, trace=True, guilds_per_shard=0)
     rig.until_ready()
     rig.run(30)
-    return rig
+    assert rig.node.trace is not None
+    return rig, rig.node.trace
 
 
 def test_idle_tick(figure):
-    rig = ready_rig()
+    rig, trace = ready_rig()
     node = rig.node
 
     def turn(*, all_due: bool) -> int:
@@ -39,7 +41,7 @@ def test_idle_tick(figure):
         address = node.image.address("shard_tick")
         node.machine.prepare_call(address, {"rbx": shard_address(slot)})
         node.machine.run(address)
-        return node.trace.end_turn()
+        return trace.end_turn()
 
     turn(all_due=True)
     figure(
@@ -49,9 +51,9 @@ def test_idle_tick(figure):
     ticks = statistics.median(tick(slot) for slot in range(SHARDS))
     figure("instructions of one idle `shard_tick`", f"{ticks:,.0f}")
     rig.run(1)
-    before, turns = node.trace.instructions, node.turns
+    before, turns = trace.instructions, node.turns
     rig.run(60)
-    spent, made = node.trace.instructions - before, node.turns - turns
+    spent, made = trace.instructions - before, node.turns - turns
     value = f"{spent / 60:,.0f} in {made / 60:.1f} turns, heartbeats of all 16 shards included"
     figure("instructions a second when idle", value)
 
@@ -67,15 +69,15 @@ def test_idle_tick(figure):
     ],
 )
 def test_dispatch_instructions(figure, what, options):
-    rig = ready_rig()
+    rig, trace = ready_rig()
     node, seconds = rig.node, 5
 
     def cost() -> tuple[int, int, int]:
-        begun = node.trace.instructions
+        begun = trace.instructions
         rig.run(seconds)
         heads = [node.shard(n) for n in range(SHARDS)]
         return (
-            node.trace.instructions - begun,
+            trace.instructions - begun,
             sum(int(head.dispatches) for head in heads),
             sum(int(head.bytes_received) for head in heads),
         )
