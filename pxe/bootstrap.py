@@ -300,6 +300,9 @@ def main() -> int:
     except SetupError as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("\nsetup: interrupted. Run it again: it goes on where it stopped.\n")
+        return 130
     return 0
 
 

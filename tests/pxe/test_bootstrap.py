@@ -172,6 +172,17 @@ class TestEnvironment:
             bootstrap.run_quietly(command, "count")
         assert "no space left" in str(caught.value)
 
+    def test_interrupt_says_how_to_go_on_without_a_traceback(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def interrupt(_root: Path) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(bootstrap, "missing_packages", list)
+        monkeypatch.setattr(bootstrap, "make_environment", interrupt)
+        assert bootstrap.main() == 130
+        assert capsys.readouterr().err.endswith("Run it again: it goes on where it stopped.\n")
+
 
 class TestMakefile:
     def test_ci_runs_exactly_make_test(self) -> None:
