@@ -1,7 +1,9 @@
 """The log: lines go into a ring and leave by the serial port a few bytes at a time."""
 
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import (
+    LEVEL_SILENT,
     LINE_MAX,
     LOG,
     LOG_RING,
@@ -334,4 +336,20 @@ def log_drain(a: Asm) -> None:
         a.dec(R8D)
         a.again(NZ, bursts)
     a.place(empty)
+    a.ret()
+
+
+@routine(
+    clobbers=[RAX],
+    reads=[ConfigBlob.log_level, ConfigBlob.serial],
+    writes=[LogState.level],
+    source="firmware/docs/log.md#levels",
+)
+def log_setup(a: Asm) -> None:
+    """Take the level from the configuration; without a serial port nothing is written."""
+    a.mov(AL, CONFIG.it.log_level)
+    a.cmp(CONFIG.it.serial, 0)
+    with a.if_(Z):
+        a.mov(AL, LEVEL_SILENT)
+    a.mov(LOG.it.level, AL)
     a.ret()

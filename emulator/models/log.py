@@ -2,7 +2,17 @@
 
 from emulator.effects import World, model
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
-from firmware.layouts.log import CODES, LOG, LOG_RING, LOG_RING_BYTES, Kind, LogCode, Render
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import (
+    CODES,
+    LEVEL_SILENT,
+    LOG,
+    LOG_RING,
+    LOG_RING_BYTES,
+    Kind,
+    LogCode,
+    Render,
+)
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
 
@@ -69,3 +79,10 @@ def log_drain(w: World) -> None:
             at = log.tail % LOG_RING_BYTES
             log.tail += 1
             w.port_out(COM1, w.u8(ring + at))
+
+
+@model
+def log_setup(w: World) -> None:
+    """The configured level, or one that no line reaches."""
+    config = w.g(CONFIG)
+    w.g(LOG).level = config.log_level if config.serial else LEVEL_SILENT

@@ -10,13 +10,14 @@ from firmware.cpu.rtc import rtc_read
 from firmware.cpu.serial import serial_init, serial_put
 from firmware.cpu.setup import cpu_init, cpu_tables
 from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, LOW_BOOT, BootInfo, BootPacket
-from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.config import CONFIG, CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.cpu import STACK_RESERVED, WATCHDOG, CrashRecord, TrapFrame, Watchdog
 from firmware.layouts.log import (
     BOOT_ACK,
     BOOT_CLOCK,
     BOOT_CRASHED,
     BOOT_NO_CLOCK,
+    BOOT_NO_CONFIG,
     BOOT_NO_MEMORY,
     BOOT_READY,
     BOOT_STARTED,
@@ -28,7 +29,7 @@ from firmware.layouts.log import (
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.limits import RECORD_PAGE, STACK_TOP
-from firmware.log import RING, log, log_write
+from firmware.log import RING, log, log_setup, log_write
 from firmware.memory import (
     dma_map,
     fault_stacks_map,
@@ -193,10 +194,10 @@ def boot_report(a: Asm) -> None:
 @routine(
     outputs=[Out(CF, "1 = the machine cannot hold a node; a line says why")],
     clobbers=CALLER_SAVED,
-    reads=[Memory.free_pages],
+    reads=[Memory.free_pages, ConfigBlob.magic],
     writes=[CoreState.now],
     calls=[
-        cpu_init, boot_adopt, serial_init, memory_setup, log_write, cpu_tables, low_unmap, pic_init,
+        cpu_init, boot_adopt, serial_init, log_setup, memory_setup, log_write, cpu_tables, low_unmap, pic_init,
         clock_setup, boot_nic, watchdog_arm, boot_report,
     ],
     source="firmware/docs/boot.md#entry",
@@ -207,6 +208,13 @@ def node_setup(a: Asm) -> None:
     a.mov(ESI, BOOT_INFO_ADDRESS)
     a.call(boot_adopt)
     a.call(serial_init)
+    a.cmp(CONFIG.it.magic, CONFIG_MAGIC)
+    with a.if_(NZ):
+        a.mov(EDX, CONFIG.it.magic)
+        log(a, BOOT_NO_CONFIG)
+        a.stc()
+        a.ret()
+    a.call(log_setup)
     a.call(memory_setup)
     with a.if_(C):
         a.mov(RDX, MEMORY.it.free_pages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firmware.limits import PAGE, TOKEN_MAX
 from toolchain.layout import Global, Struct, bytes_, u8, u16, u32, u64
+from toolchain.layout.pack import pack
 
 CONFIG_MAGIC = 0x3146_4353
 """`SCF1` in memory order."""
@@ -44,11 +45,20 @@ class ConfigBlob(Struct):
     token = bytes_(0x200, TOKEN_MAX, "bot token")
 
 
+NOTHING = {
+    "magic": CONFIG_MAGIC,
+    "version": 1,
+    "max_concurrency": 1,
+    "log_level": 1,
+    "dhcp": 1,
+    "serial": 1,
+}
+"""What an image that was given no configuration does: it boots, gets an address, holds no shard."""
 CONFIG = Global(
     "config_blob",
     ConfigBlob,
     "the configuration; filled by the linker's overrides",
-    init=bytes(ConfigBlob.SIZE),
+    init=pack(ConfigBlob, NOTHING),
     align=PAGE,
     readonly=True,
 )

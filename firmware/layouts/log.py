@@ -110,6 +110,7 @@ BOOT_NO_CLOCK = code("boot.no_clock", Level.ERROR, sources=DEC, spread_ppm=DEC, 
 BOOT_ACK = code("boot.cached_ack", Level.INFO, address=IP, bytes=DEC)
 BOOT_CRASHED = code("boot.crashed", Level.ERROR, vector=DEC, rip=HEX, crashes=DEC, address=HEX)
 BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog=DEC)
+BOOT_NO_CONFIG = code("boot.no_config", Level.ERROR, magic=HEX)
 BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
 SHARD_BACKOFF = code(
@@ -145,6 +146,8 @@ GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 
 
 # -- the ring -------------------------------------------------------------------------------------
+LEVEL_SILENT = 4
+"""Above every level: nothing is written."""
 LOG_RING_BYTES = 16 * 1024
 LOG_RING = Data("log_ring", LOG_RING_BYTES, doc="lines that wait for the serial port")
 

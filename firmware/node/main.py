@@ -114,7 +114,6 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Plan.local_start,
         Plan.local_count,
         Permits.max_concurrency,
-        LogState.level,
     ],
     calls=[lease_grant, nic_init, drbg_seed, net_start, slot_add, log_write],
     saves=[R12, R13],
@@ -133,8 +132,6 @@ def node_init(a: Asm) -> None:
     ):  # fmt: skip - four values, unrolled
         a.mov(EAX, source)
         a.mov(target, EAX)
-    a.mov(AL, config.log_level)
-    a.mov(LOG.it.level, AL)
 
     # A grant at boot, when the operator wants the lease enforced from the start.
     a.mov(RDX, config.lease_ms)

@@ -8,13 +8,23 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts import log as layout
-from firmware.layouts.log import CODES, DEC, LOG, LOG_RING, LOG_RING_BYTES, Level, code
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import (
+    CODES,
+    DEC,
+    LEVEL_SILENT,
+    LOG,
+    LOG_RING,
+    LOG_RING_BYTES,
+    Level,
+    code,
+)
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
-from firmware.log import log_drain, log_write
+from firmware.log import log_drain, log_setup, log_write
 from tests.support.lab import Lab
 
-LAB = Lab(log_write, log_drain)
+LAB = Lab(log_write, log_drain, log_setup)
 QUADS = st.one_of(
     st.sampled_from([0, 1, 9, 10, 99, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1]),
     st.integers(0, 2**64 - 1),
@@ -149,3 +159,14 @@ def test_code_refuses_what_the_line_cannot_hold():
         code("boot.ready", Level.INFO)
     with pytest.raises(ValueError, match=f"can be 4[0-9][0-9] bytes long; {layout.LINE_MAX} fit"):
         code("x" * 300, Level.INFO, a=DEC, b=DEC)
+
+
+@pytest.mark.parametrize(
+    ("level", "serial", "wanted"), [(2, 1, 2), (0, 1, 0), (1, 0, LEVEL_SILENT)]
+)
+def test_log_setup_takes_the_configured_level_or_silence(level, serial, wanted):
+    LAB.reset()
+    config = LAB.g(CONFIG)
+    config.log_level, config.serial = level, serial
+    LAB.call(log_setup)
+    assert LAB.g(LOG).level == wanted

@@ -9,17 +9,18 @@ from emulator.models.cpu.panic import record_check
 from emulator.models.cpu.rtc import rtc_read
 from emulator.models.cpu.serial import serial_init
 from emulator.models.cpu.setup import cpu_init, cpu_tables
-from emulator.models.log import log
+from emulator.models.log import log, log_setup
 from emulator.models.memory.pages import memory_init
 from emulator.models.memory.windows import dma_map, fault_stacks_map, low_unmap, record_map
 from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, BootInfo, BootPacket
-from firmware.layouts.config import CONFIG
+from firmware.layouts.config import CONFIG, CONFIG_MAGIC
 from firmware.layouts.cpu import WATCHDOG, CrashRecord, TrapFrame
 from firmware.layouts.log import (
     BOOT_ACK,
     BOOT_CLOCK,
     BOOT_CRASHED,
     BOOT_NO_CLOCK,
+    BOOT_NO_CONFIG,
     BOOT_NO_MEMORY,
     BOOT_READY,
     BOOT_STARTED,
@@ -82,6 +83,10 @@ def node_setup(w: World) -> int:
     cpu_init(w)
     boot_adopt(w, BOOT_INFO_ADDRESS)
     serial_init(w)
+    if w.g(CONFIG).magic != CONFIG_MAGIC:
+        log(w, BOOT_NO_CONFIG, None, w.g(CONFIG).magic)
+        return 1
+    log_setup(w)
     if memory_setup(w):
         log(w, BOOT_NO_MEMORY, None, w.g(MEMORY).free_pages)
         return 1

@@ -40,7 +40,6 @@ def node_init(w: World) -> int:
     plan.global_total, plan.local_start = config.global_total, config.local_start
     plan.local_count = config.local_count
     w.g(PERMITS).max_concurrency = config.max_concurrency
-    w.g(LOG).level = config.log_level
     if config.lease_ms:
         lease_grant(w, (core.now + config.lease_ms * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)

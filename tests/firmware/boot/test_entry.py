@@ -112,6 +112,14 @@ def test_node_setup_brings_the_machine_up():
     assert LAB.g(WATCHDOG).state == 0
 
 
+def test_node_setup_without_a_configuration_says_so():
+    prepare()
+    low_boot(usable(*ROOM))
+    LAB.g(CONFIG).magic = 0x12345678
+    assert LAB.call(node_setup, Room(NIC)).outputs["cf"] == 1
+    assert "code=boot.no_config magic=0x12345678" in lines()[-1]
+
+
 def test_node_setup_without_memory_says_so():
     prepare()
     low_boot(usable(0x10_0000, 0x14_0000))

@@ -31,8 +31,8 @@ def prepare(*, count=1, lease_ms=0, pci=NO_CARD, room=ROOM):
     LAB.g(BOOT).nic_function = pci
     config = LAB.g(CONFIG)
     config.global_total, config.local_start, config.local_count = 64, 16, count
-    config.max_concurrency, config.lease_ms, config.log_level = 4, lease_ms, 1
-    config.static_ip, config.static_netmask = 0x0200000A, 0x00FFFFFF
+    config.max_concurrency, config.lease_ms = 4, lease_ms
+    config.dhcp, config.static_ip, config.static_netmask = 0, 0x0200000A, 0x00FFFFFF
     LAB.machine.write(LAB.image.address("drbg"), bytes(0x180))
     return bench
 

@@ -16,7 +16,7 @@ from toolchain.build import BuildError
 from toolchain.cli import images
 from toolchain.cli.build import command
 from toolchain.config import load_config
-from toolchain.layout.pack import unpack
+from toolchain.layout.pack import pack, unpack
 from toolchain.link.reader import read_image
 from toolchain.source import short_path
 
@@ -63,7 +63,8 @@ def run(*argv):
 
 
 def page_of(contents):
-    at = contents.index(CONFIG_MAGIC.to_bytes(4, "little"))
+    """The configuration page of a file; code compares with the same number, so the version counts."""
+    at = contents.index(pack(ConfigBlob, {"magic": CONFIG_MAGIC, "version": 1})[:8])
     return unpack(ConfigBlob, contents[at:])
 
 
