@@ -27,7 +27,7 @@ LIMITS = (
     Limit(480 * KIB, fatal=True, text="a BIOS boot ROM has no room for it below 512 KB"),
 )
 """In the order of their sizes (decision 11); `firmware.limits` has the same numbers."""
-TEST_FOLDERS = ("tests", "roles")
+TEST_FOLDERS = ("tests", "roles", "test_roles")
 """Where routines live that a release must not hold."""
 SOURCES = ("firmware", "toolchain")
 KEPT_TEMPLATES = 8
