@@ -150,7 +150,7 @@ class World:
     """The machine's memory as it was before the run, for the model, with its effects recorded.
 
     Only pages that the machine or the model writes are copied: `touched` holds the model's version
-    of each, by the number of its first page.
+    of each, by the number of its first page. `looked` lists what the model read, as (address, size).
     """
 
     def __init__(self, machine: Machine, answers: deque[tuple[str, object]] | None = None) -> None:
@@ -160,6 +160,7 @@ class World:
         self.effects: list[Write | Event] = []
         self.ordered: tuple[Any, ...] = ()
         self.quiet = 0
+        self.looked: list[tuple[int, int]] = []
 
     # -- memory -----------------------------------------------------------------------------------
     def keep(self, number: int) -> bytearray:
@@ -173,6 +174,7 @@ class World:
     def read(self, address: int, size: int) -> bytes:
         """Return bytes of memory."""
         parts = []
+        self.looked.append((address, size))
         for start, length in split(address, size):
             region, offset, first = self._machine.page(start)
             page = self.touched.get(first)

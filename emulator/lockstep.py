@@ -18,12 +18,13 @@ import unicorn.x86_const as ux
 
 from emulator.compare import FLAG_BITS, Comparison, Recorded, value_of, width
 from emulator.coverage import process_coverage
-from emulator.effects import World, model_of
+from emulator.effects import World, Write, model_of
 from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
 from emulator.machine import GPR, PAGE, STACK_BYTES, STACK_TOP, STOP, Machine
 from emulator.mismatch import Mismatch
 from emulator.native_judge import NativeJudge, Start
+from emulator.reads import ReadsJudge
 from toolchain.asm.registers import Xmm
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Lockstep:
         self._log: list[Recorded] = []
         self._frames: list[_Frame] = []
         self._watched: set[int] = set(self._entries)
+        self._reads = ReadsJudge(machine, self._trace)
         self._before: dict[int, bytes] | None = None
 
     def call(
@@ -132,6 +134,8 @@ class Lockstep:
         comparison = Comparison(machine, routine, self._trace)
         comparison.effects(self._log, world)
         comparison.memory(world)
+        stored = ((e.address, len(e.contents)) for e in world.effects if isinstance(e, Write))
+        self._reads.judge(routine, [*world.looked, *stored])
         if native is not None and self._before is not None:
             native.judge(routine, self._start, self._before, self._trace, self._log)
         process_coverage().add_trace(machine.image, self._trace)
@@ -165,7 +169,7 @@ class Lockstep:
         machine.prepare_call(start, registers)
         machine.environment.observer = self._observe
         self._start = Start(machine)
-        handles = self._hooks(routine, world)
+        handles = [*self._hooks(routine, world), *self._reads.hooks()]
         if self._judge is not None:
             self._judge.start()
         begun = time.perf_counter()

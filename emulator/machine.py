@@ -49,7 +49,11 @@ class MachineError(Exception):
 
 @dataclass
 class Region:
-    """Memory with contents; `aliases` are further addresses of the same bytes."""
+    """Memory with contents.
+
+    `aliases` are further addresses of the same bytes. `foreign` memory holds what others wrote (a
+    frame, a ring, a caller's buffer): a routine may load only what its model looks at.
+    """
 
     name: str
     address: int
@@ -57,6 +61,7 @@ class Region:
     writable: bool = True
     executable: bool = False
     aliases: tuple[int, ...] = ()
+    foreign: bool = False
     buffer: mmap.mmap = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +163,7 @@ class Machine:
             self._sections.append((region, s.contents))
             self._add(region)
         self._add(Region("stack", STACK_TOP - STACK_BYTES, STACK_BYTES))
-        self._add(Region("arena", ARENA, ARENA_BYTES))
+        self._add(Region("arena", ARENA, ARENA_BYTES, foreign=True))
         for region in extra:
             self._add(region)
         self.engine.mem_map(STOP, PAGE, uc.UC_PROT_READ | uc.UC_PROT_EXEC)

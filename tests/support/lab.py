@@ -32,6 +32,10 @@ PLAN = (
     SectionPlan(".bss", align=4096, writable=True),
 )
 
+INPUT = 0x6A00_0000
+INPUT_BYTES = 0x4000
+"""Memory for one input; the pages before and behind it are not mapped."""
+
 
 def workspace(slot: int) -> tuple[Region, ...]:
     """Return the three mapped parts of a shard's workspace."""
@@ -39,8 +43,14 @@ def workspace(slot: int) -> tuple[Region, ...]:
     ring = base + limits.WORKSPACE_RING
     return (
         Region(f"state{slot}", base + limits.WORKSPACE_STATE, limits.WORKSPACE_STATE_BYTES),
-        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES),
-        Region(f"ring{slot}", ring, limits.RING_BYTES, aliases=(ring + limits.RING_BYTES,)),
+        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES, foreign=True),
+        Region(
+            f"ring{slot}",
+            ring,
+            limits.RING_BYTES,
+            aliases=(ring + limits.RING_BYTES,),
+            foreign=True,
+        ),
     )
 
 
@@ -71,7 +81,8 @@ class Lab:
             semantics = os.environ.get("SHARDFW_SEMANTICS", "1") != "0"
         self.image = _linked(routines)
         regions = [r for n in range(slots) for r in workspace(n)]
-        regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES))
+        regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES, foreign=True))
+        regions.append(Region("input", INPUT, INPUT_BYTES, foreign=True))
         regions += extra
         self.machine = Machine(self.image, tuple(regions))
         self.machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, self.image.address(CORE))
@@ -93,6 +104,23 @@ class Lab:
         shard.ring_base = base + limits.WORKSPACE_RING
         shard.slot = slot
         return address
+
+    def put(self, contents: bytes, *, first: bool = False) -> int:
+        """Lay one input down so that nothing is mapped behind it, or before it; return its address.
+
+        Whoever reads past that end faults, the model too. An input of no bytes has no byte that
+        could be read.
+
+        Args:
+            contents: The input, up to INPUT_BYTES.
+            first: Nothing is mapped before it, instead of behind it.
+        """
+        at = INPUT if first else INPUT + INPUT_BYTES - len(contents)
+        if contents:
+            self.machine.write(at, contents)
+        elif first:
+            at -= 1
+        return at
 
     def view(self, struct: type[Struct], address: int) -> Any:
         """Return a live view of a struct in the machine's own memory."""

@@ -108,7 +108,7 @@ def net_input(w: World, frame: int, length: int) -> Delivered:
     """To our address or to all; untagged or tagged with VID 0; IPv4 or ARP."""
     counters = w.g(NET).counters
     w.g(NET).rx_frame = frame
-    raw = w.read(frame, 18)
+    raw = w.read(frame, min(length, 18))
     if raw[:6] not in (bytes(w.g(NETWORK).mac), b"\xff" * 6):
         counters.not_for_us += 1
         return NOTHING

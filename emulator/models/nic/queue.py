@@ -54,9 +54,10 @@ def queue_take(w: World, queue: int) -> tuple[int, int | None]:
             nic.state = NicState.FAILED
             break
         element = ring.elements[q.seen % (q.mask + 1)]
+        head, written = element.id, element.length
         q.seen += 1
-        if element.id < 2 * q.buffers and element.id % 2 == 0:
-            return element.id, element.length
+        if head < 2 * q.buffers and head % 2 == 0:
+            return head, written
         nic.bad_ids += 1
     return NO_HEAD, None
 

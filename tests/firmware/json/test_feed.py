@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from firmware.json.feed import json_feed, json_reset
 from firmware.layouts import json as layout
 from firmware.layouts.json import JsonField, JsonKind, JsonParser, JsonState
+from firmware.layouts.shard import ShardContext
 from tests.support.lab import Lab
 
 LAB = Lab(json_feed, json_reset)
 
 
 class Parser:
-    """One parser in the arena."""
+    """The parser of a shard."""
 
     def __init__(self):
         LAB.reset()
-        self.at = LAB.machine.alloc(JsonParser.SIZE)
+        self.at = LAB.view(ShardContext, LAB.shard()).gateway.parser.address_
+        LAB.machine.write(self.at, b"\xa5" * JsonParser.SIZE)
         self.room = LAB.machine.alloc(8192, align=1)
         LAB.call(json_reset, parser=self.at)
 

@@ -11,6 +11,7 @@ import pytest
 
 from firmware.json.feed import json_feed, json_reset
 from firmware.layouts.json import SYNTAX, TOO_DEEP, JsonParser, JsonState
+from firmware.layouts.shard import ShardContext
 from tests.support.lab import Lab
 from tests.support.npm import install, run_module
 
@@ -45,7 +46,8 @@ def cases():
 def verdict(text):
     """Return the parser's error, and whether it holds a complete message."""
     LAB.reset()
-    parser, room = LAB.machine.alloc(JsonParser.SIZE), LAB.machine.alloc(len(text) + 16)
+    parser = LAB.view(ShardContext, LAB.shard()).gateway.parser.address_
+    room = LAB.machine.alloc(len(text) + 16)
     LAB.machine.write(room, text)
     LAB.call(json_reset, parser=parser)
     if len(text) <= LOCKSTEP_MAX:
