@@ -53,11 +53,14 @@ class Figures:
     Attributes:
         rates: Dispatches a second, one for each window.
         costs: Seconds of processor time for a million.
+        shares: Of a core, in percent; well under 100 when the gateway or the machine's other work
+            held it back.
         idle_mib: Memory before the load.
     """
 
     rates: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
     idle_mib: float = 0.0
 
 
@@ -117,6 +120,7 @@ async def measure(gateway: Firehose, client: Client) -> Figures:
         count, seconds, cpu = (b - a for a, b in zip(start, await sample(), strict=True))
         found.rates.append(count / seconds)
         found.costs.append(cpu / count * 1e6)
+        found.shares.append(100 * cpu / seconds)
     last = await gateway.close_hoses()
     async with asyncio.timeout(120):
         while [s for _, s in await client.counts()] != [last[n] for n in range(SHARDS)]:
@@ -140,9 +144,13 @@ def test_dispatches(figure, tmp_path):
     found = asyncio.run(run(tmp_path))
     ours = next(iter(found.values()))
     for name, figures in found.items():
-        figure(f"dispatches a second over 16 shards, {name}", spread(figures.rates, "/s"))
+        share = statistics.median(figures.shares)
+        rates = spread(figures.rates, "/s")
+        figure(
+            f"dispatches a second over 16 shards, {name}", f"{rates}; took {share:.0f} % of a core"
+        )
         costs = spread(figures.costs, "s", 1)
         ratio = statistics.median(figures.costs) / statistics.median(ours.costs)
         beside = "" if figures is ours else f"; {ratio:.2f} times this node's"
         figure(f"processor time of a million dispatches, {name}", costs + beside)
-        figure(f"memory with 16 idle shards, {name}", f"{figures.idle_mib:.0f} MiB")
+        figure(f"memory with 16 idle shards, {name}", f"{figures.idle_mib:.0f} MiB resident")

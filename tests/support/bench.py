@@ -92,8 +92,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mib(pid: int) -> float:
-    """Return the memory of a process that is in RAM, in MiB; shared libraries by their share."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-        if line.startswith("Pss:"):
+    """Return the memory of a process that is in RAM, in MiB, shared libraries included."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    raise ValueError(f"/proc/{pid}/smaps_rollup has no line Pss")
+    raise ValueError(f"/proc/{pid}/status has no line VmRSS")
