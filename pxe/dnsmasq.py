@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-START_SECONDS = 5.0
+START_SECONDS = 20.0
 
 
 @dataclass(frozen=True)

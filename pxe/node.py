@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from pxe.process import NodeError, QemuProcess
+from pxe.process import START_SECONDS, NodeError, QemuProcess
 from pxe.qemu import (
     NETDEV_ID,
     DatagramNet,
@@ -170,7 +170,7 @@ class Node(QemuProcess):
     async def reset(self) -> None:
         """Press the reset button and wait until QEMU has done so."""
         await self.qmp("system_reset")
-        await self.wait_event("RESET", timeout=5)
+        await self.wait_event("RESET", timeout=START_SECONDS)
 
     async def status(self) -> str:
         """Return QEMU's run state, for example "running" or "paused"."""

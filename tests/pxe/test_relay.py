@@ -13,7 +13,7 @@ from pxe.node import DatagramNet, Hub, Node, NodeOptions, UserNet
 from pxe.relay import DatagramEnd, Relay, StreamEnd
 
 BOOT_SECONDS = 60
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 FRAMES = [bytes([number]) * 60 for number in range(40)]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The boot ROM asks for the image 4 s after power-on and does not ask twice: a machine that is still
 # without it by then is stopped until it is there.
 PATIENCE_S = 2.5
-ANSWER_S = 5.0
+ANSWER_S = 10.0
 
 
 class RunError(RuntimeError):

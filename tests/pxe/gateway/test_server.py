@@ -246,7 +246,7 @@ class TestRest:
                 request.add_header("Authorization", token)
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             try:
-                with opener.open(request, timeout=10) as answer:
+                with opener.open(request, timeout=60) as answer:
                     body = json.loads(answer.read())
                     return answer.status, answer.headers["Content-Type"], body
             except urllib.error.HTTPError as error:
@@ -286,7 +286,7 @@ class TestThread:
     def test_synchronous_code_controls_and_waits(self):
         key = base64.b64encode(b"0123456789abcdef").decode()
         with GatewayThread(QUIET) as gateway:
-            with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as client:
                 client.sendall(
                     f"GET {QUERY} HTTP/1.1\r\nHost: h\r\nUser-Agent: t\r\nUpgrade: websocket\r\n"
                     f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"

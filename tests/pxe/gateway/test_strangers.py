@@ -33,7 +33,7 @@ with warnings.catch_warnings():
 TOKEN = base64.b64encode(BOT_ID.encode()).decode() + ".aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
 HERE = Path(__file__).parent
 NPM_CACHE = HERE.parents[2] / "build" / "npm" / "discordjs"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 OPTIONS = GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0))

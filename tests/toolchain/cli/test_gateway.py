@@ -78,7 +78,7 @@ def test_serves_and_ends_clean_on_sigint():
         with connect(f"{first['url']}/?v=10&encoding=json") as client:
             assert json.loads(client.recv())["op"] == 10
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         rows = [json.loads(line) for line in out.splitlines()]
     assert process.returncode == 0, err
     assert rows[0]["event"] == "connect"
