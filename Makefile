@@ -38,10 +38,10 @@ types: setup ## Check the types of everything, strictly
 test: lint types test-fast test-system ## Everything CI runs: lint, types, all tests
 
 test-fast: setup ## All tests that need no QEMU node
-	$(PYTEST) -n $(WORKERS) -m "not system" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not system" $(ARGS)
 
 explore: setup ## The fast tests with new random examples instead of the fixed ones
-	$(PYTEST) -n $(WORKERS) -m "not system" --hypothesis-profile=explore $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not system" --hypothesis-profile=explore $(ARGS)
 
 test-system: setup ## The tests that boot QEMU nodes, one after the other
 	$(PYTEST) -m system $(ARGS)
