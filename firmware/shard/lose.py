@@ -224,23 +224,28 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
         a.call(record_backoff)
 
     # A polite close is bounded; a handshake in progress and a dead transport are just dropped.
-    abort, done = a.label("abort"), a.label("done")
-    a.cmp(shard.failure_close, 0)
-    a.jz(abort)
+    abort, answered = a.label("abort"), a.label("answered")
+    a.mov(EAX, shard.tcp.state)
+    a.cmp(EAX, TcpState.ESTABLISHED)
+    with a.if_(NE):
+        a.cmp(EAX, TcpState.CLOSE_WAIT)
+        a.jne(abort)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, CLOSE_TIMEOUT_MS)
+    a.add(RCX, core.now)
+    a.cmp(shard.websocket.state, WsState.CLOSED)
+    a.je(answered)  # the peer closed first; our answer is queued and wants to leave
     a.cmp(shard.websocket.state, WsState.OPEN)
     a.jne(abort)
-    a.cmp(shard.tcp.state, TcpState.ESTABLISHED)
-    a.jne(abort)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, CLOSE_TIMEOUT_MS)
-    a.add(RAX, core.now)
-    a.mov(shard.close_deadline, RAX)
     a.movzx(EDX, shard.failure_close)
-    a.call(ws_close)
-    a.jmp(done)
-    a.place(abort)
-    a.call(tls_abort)
-    a.place(done)
+    a.test(EDX, EDX)
+    a.jz(abort)
+    a.mov(shard.close_deadline, RCX)
+    a.jmp(ws_close)
+    a.place(answered)
+    a.mov(shard.close_deadline, RCX)
     a.ret()
+    a.place(abort)
+    a.jmp(tls_abort)
 
 
 @routine(

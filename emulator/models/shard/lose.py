@@ -77,13 +77,12 @@ def shard_lose(w: World, shard: int) -> None:
     else:
         schedule_backoff(w, shard)
         record_backoff(w, shard)
-    polite = (
-        context.failure_close
-        and context.websocket.state == WsState.OPEN
-        and context.tcp.state == TcpState.ESTABLISHED
-    )
-    if polite:
-        context.close_deadline = now + CLOSE_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    deadline = now + CLOSE_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    sending = context.tcp.state in (TcpState.ESTABLISHED, TcpState.CLOSE_WAIT)
+    if sending and context.websocket.state == WsState.CLOSED:
+        context.close_deadline = deadline
+    elif sending and context.websocket.state == WsState.OPEN and context.failure_close:
+        context.close_deadline = deadline
         ws_close(w, shard, context.failure_close)
     else:
         tls_abort(w, shard)

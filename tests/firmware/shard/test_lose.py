@@ -144,6 +144,17 @@ def test_shard_lose_open_websocket_gets_five_seconds_to_close():
     assert context.websocket.state == WsState.CLOSING
 
 
+@pytest.mark.parametrize("state", [TcpState.ESTABLISHED, TcpState.CLOSE_WAIT])
+def test_shard_lose_lets_the_answer_to_the_peers_close_leave(state):
+    shard, context = prepare(
+        {"state": ShardState.READY, "failure": End.CLOSED, "peer_close": 4000},
+        {"tcp": state, "websocket": WsState.CLOSED},
+    )
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert context.tcp.state == state
+    assert context.close_deadline == NOW + 5000 * MS
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     fields=shard_fields(),
