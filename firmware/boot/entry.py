@@ -110,13 +110,14 @@ def memory_setup(a: Asm) -> None:
 @routine(
     clobbers=CALLER_SAVED,
     reads=[ConfigBlob.build_time],
-    writes=[Clock.unix_time, Clock.unix_tsc],
+    writes=[Clock.pm_port, Clock.unix_time, Clock.unix_tsc],
     calls=[acpi_pm_timer, clock_calibrate, rtc_read],
     source="firmware/docs/clock.md",
 )
 def clock_setup(a: Asm) -> None:
     """Calibrate the TSC and read the date; a date before the build is not believed."""
     a.call(acpi_pm_timer)
+    a.mov(CLOCK.it.pm_port, EAX)
     a.mov(EDI, EAX)
     a.call(clock_calibrate)
     a.call(rtc_read)

@@ -17,6 +17,7 @@ class Clock(Struct):
     unix_tsc = u64(0x18, "TSC when unix_time was read")
     spread_ppm = u32(0x20, "disagreement of the two calibration sources; parts per million")
     source = u32(0x24, "which sources agreed; bits: 1 PIT, 2 PM timer")
+    pm_port = u32(0x28, "port of the ACPI PM timer; 0 = none")
 
 
 class Lease(Struct):

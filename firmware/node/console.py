@@ -129,6 +129,8 @@ def console_command(a: Asm) -> None:
     a.call(parse_milliseconds)
     a.j(C, bad)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.test(RAX, RAX)
+    a.jz(bad)  # without a clock no span can be granted
     a.add(RAX, core.now)
     a.mov(RDX, RAX)
     a.jmp(lease_grant)
@@ -141,6 +143,8 @@ def console_command(a: Asm) -> None:
     a.cmp(LEASE.it.expired, 0)
     a.jne(bad)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.test(RAX, RAX)
+    a.jz(bad)
     a.mov(RCX, RAX)
     a.add(RAX, core.now)
     a.mov(LEASE.it.deadline, RAX)

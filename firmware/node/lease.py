@@ -1,8 +1,9 @@
 """The lease: shards may talk only while the node owns it (seed A, decision 18)."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import LEASE_EXPIRED, LEASE_GRANTED
-from firmware.layouts.node import CORE, LEASE, CoreState, Lease, Slot, core
+from firmware.layouts.node import CLOCK, CORE, LEASE, Clock, CoreState, Lease, Slot, core
 from firmware.layouts.shard import Hold
 from firmware.log import log, log_write
 from firmware.shard.lose import shard_hold
@@ -98,20 +99,14 @@ def lease_tick(a: Asm) -> None:
 
 
 @routine(
-    inputs=[In(RDX, int, "deadline: TSC of the hard stop; 0 = enforcement off")],
-    clobbers=CALLER_SAVED,
-    reads=[CoreState.now, CoreState.slots_used, Lease.generation],
-    writes=[Lease.generation, Lease.deadline, Lease.expired, Slot.deadline],
-    calls=[log_write],
-    source="firmware/docs/lifecycle.md#grant",
+    clobbers=[RAX, RCX],
+    reads=[CoreState.slots_used],
+    writes=[Slot.deadline],
+    source="firmware/docs/layers.md",
 )
-def lease_grant(a: Asm, deadline: Reg64) -> None:
-    """Take a grant: generation and deadline first, then the mark is cleared (decision 19)."""
+def slots_wake(a: Asm) -> None:
+    """Make every shard due."""
     slot = Slot.at(RAX)
-    a.inc(LEASE.it.generation)
-    a.mov(LEASE.it.deadline, deadline)
-    a.mov(LEASE.it.expired, 0)
-    # What a slot waited for ended with the old grant: every shard is due now.
     a.lea(RAX, CORE.it.slots.address)
     a.mov(ECX, core.slots_used)
     with a.loop() as wake:
@@ -120,6 +115,24 @@ def lease_grant(a: Asm, deadline: Reg64) -> None:
         a.mov(slot.deadline, 0)
         a.add(RAX, Slot.SIZE)
         a.jmp(wake.top)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RDX, int, "deadline: TSC of the hard stop; 0 = enforcement off")],
+    clobbers=CALLER_SAVED,
+    reads=[CoreState.now, Lease.generation],
+    writes=[Lease.generation, Lease.deadline, Lease.expired],
+    calls=[slots_wake, log_write],
+    source="firmware/docs/lifecycle.md#grant",
+)
+def lease_grant(a: Asm, deadline: Reg64) -> None:
+    """Take a grant: generation and deadline first, then the mark is cleared (decision 19)."""
+    a.inc(LEASE.it.generation)
+    a.mov(LEASE.it.deadline, deadline)
+    a.mov(LEASE.it.expired, 0)
+    # What a slot waited for ended with the old grant: every shard is due now.
+    a.call(slots_wake)
     a.mov(RCX, deadline)
     a.xor(EAX, EAX)
     a.sub(RCX, core.now)
@@ -127,4 +140,32 @@ def lease_grant(a: Asm, deadline: Reg64) -> None:
     a.cmov(Z, RCX, RAX)
     a.mov(RDX, LEASE.it.generation)
     log(a, LEASE_GRANTED)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        ConfigBlob.lease_ms,
+        Clock.tsc_cycles_per_ms,
+        CoreState.now,
+        Lease.generation,
+        Lease.expired,
+    ],
+    calls=[lease_grant],
+    source="firmware/docs/lifecycle.md#grant",
+)
+def lease_begin(a: Asm) -> None:
+    """Give the configured grant: once, with a clock to count it by, unless the operator was first."""
+    done = a.label("done")
+    a.mov(RDX, CONFIG.it.lease_ms)
+    a.imul(RDX, CLOCK.it.tsc_cycles_per_ms)
+    a.test(RDX, RDX)
+    a.j(Z, done)
+    a.mov(RAX, LEASE.it.generation)
+    a.or_(EAX, LEASE.it.expired)
+    a.j(NZ, done)
+    a.add(RDX, core.now)
+    a.jmp(lease_grant)
+    a.place(done)
     a.ret()

@@ -4,9 +4,9 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_seed
 from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.config import CONFIG, ConfigBlob
-from firmware.layouts.log import LOG, NIC_FAILED, NODE_STARTED, LogState
+from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY, Memory
-from firmware.layouts.node import CLOCK, CORE, PLAN, Clock, CoreState, Plan, Slot, core
+from firmware.layouts.node import CORE, PLAN, CoreState, Plan, Slot, core
 from firmware.layouts.permit import PERMITS, Permits
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.limits import SHARDS_MAX
@@ -14,11 +14,10 @@ from firmware.log import log, log_write
 from firmware.memory.windows import workspace_map
 from firmware.net.start import net_start
 from firmware.nic.device import nic_init
-from firmware.node.lease import lease_grant
+from firmware.node.lease import lease_begin
 from firmware.shard.tick import SLOT_ACTIVE
 from toolchain.asm import (
     AE,
-    AL,
     CF,
     CL,
     EAX,
@@ -34,7 +33,6 @@ from toolchain.asm import (
     R13D,
     RAX,
     RCX,
-    RDX,
     RSI,
     Asm,
     C,
@@ -104,8 +102,6 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         BootInfo.nic_function,
         BootInfo.ack_length,
         Memory.dma_physical,
-        Clock.tsc_cycles_per_ms,
-        CoreState.now,
         CoreState.slots_used,
     ],
     writes=[
@@ -115,7 +111,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Plan.local_count,
         Permits.max_concurrency,
     ],
-    calls=[lease_grant, nic_init, drbg_seed, net_start, slot_add, log_write],
+    calls=[lease_begin, nic_init, drbg_seed, net_start, slot_add, log_write],
     saves=[R12, R13],
     source="firmware/docs/layers.md",
 )
@@ -134,12 +130,7 @@ def node_init(a: Asm) -> None:
         a.mov(target, EAX)
 
     # A grant at boot, when the operator wants the lease enforced from the start.
-    a.mov(RDX, config.lease_ms)
-    a.test(RDX, RDX)
-    with a.if_(NZ):
-        a.imul(RDX, CLOCK.it.tsc_cycles_per_ms)
-        a.add(RDX, core.now)
-        a.call(lease_grant)
+    a.call(lease_begin)
 
     a.mov(EDI, BOOT.it.nic_function)
     a.mov(RSI, MEMORY.it.dma_physical)

@@ -15,6 +15,7 @@ from firmware.net.dns_message import dns_input
 from firmware.net.input import net_input
 from firmware.net.tick import net_tick
 from firmware.nic.queue import nic_flush, nic_poll, nic_release
+from firmware.node.clock import clock_retry
 from firmware.node.console import console_poll
 from firmware.node.diagnostics import diagnostics_input
 from firmware.node.guard import shard_turn
@@ -150,6 +151,7 @@ def step_shards(a: Asm) -> None:
     reads=[CoreState.now],
     writes=[CoreState.now, CoreState.turns, CoreState.next_deadline],
     calls=[
+        clock_retry,
         lease_tick,
         receive_frames,
         net_tick,
@@ -163,7 +165,8 @@ def step_shards(a: Asm) -> None:
     source="firmware/docs/layers.md",
 )
 def node_step(a: Asm) -> None:
-    """Do one turn: lease, frames, network timers, operator, shards, doorbell, log."""
+    """Do one turn: clock, lease, frames, network timers, operator, shards, doorbell, log."""
+    a.call(clock_retry)
     a.rdtsc64()
     a.mov(core.now, RAX)
     a.inc(core.turns)

@@ -37,7 +37,7 @@ from firmware.shard.dial import (
 from firmware.shard.lose import record_backoff, shard_lose
 from firmware.shard.permit import permit_release
 from firmware.tcp.timers import tcp_tick
-from firmware.tls.transport import tls_abort, tls_start
+from firmware.tls.transport import tls_abort, tls_close, tls_start
 from firmware.websocket.connection import ws_start
 from firmware.websocket.frames import ws_next
 from toolchain.asm import (
@@ -76,9 +76,13 @@ CLOSE_UNKNOWN_ERROR = 4000
 
 
 def _poll_deadline(a: Asm) -> None:
-    """RAX := now + RETRY_POLL_MS."""
+    """RAX := now + RETRY_POLL_MS; all ones without a clock, whose calibration wakes the shards."""
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, RETRY_POLL_MS)
-    a.add(RAX, core.now)
+    a.test(RAX, RAX)
+    with a.if_(Z):
+        a.dec(RAX)
+    with a.else_():
+        a.add(RAX, core.now)
 
 
 @routine(
@@ -92,7 +96,7 @@ def _poll_deadline(a: Asm) -> None:
         TcpContext.state,
     ],
     writes=[ShardContext.close_deadline],
-    calls=[ws_next, tcp_tick, tls_abort],
+    calls=[ws_next, tcp_tick, tls_close, tls_abort],
     source="firmware/docs/lifecycle.md#farewell",
 )
 def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
@@ -101,10 +105,17 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.close_deadline, 0)
     a.j(E, none)
     a.call(ws_next)
-    a.cmp(shard.websocket.state, WsState.CLOSING)
-    a.j(NE, drop)
-    a.cmp(shard.tcp.state, TcpState.FAILED)
-    a.j(E, drop)
+    a.cmp(shard.websocket.state, WsState.CLOSED)
+    with a.if_(E):
+        a.call(tls_close)  # both close frames are on their way: FIN behind ours
+    with a.else_():
+        a.cmp(shard.websocket.state, WsState.CLOSING)
+        a.j(NE, drop)
+    # Nothing is left to say in CLOSED, TIME_WAIT and FAILED.
+    a.mov(EAX, shard.tcp.state)
+    a.dec(EAX)
+    a.cmp(EAX, TcpState.TIME_WAIT - 1)
+    a.j(AE, drop)
     a.mov(RAX, core.now)
     a.cmp(RAX, shard.close_deadline)
     a.j(AE, drop)

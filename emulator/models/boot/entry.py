@@ -47,9 +47,10 @@ def memory_setup(w: World) -> int:
 @model
 def clock_setup(w: World) -> None:
     """A date before the build of the image cannot be right."""
-    clock_calibrate(w, acpi_pm_timer(w))
-    date = rtc_read(w)
     clock = w.g(CLOCK)
+    clock.pm_port = acpi_pm_timer(w)
+    clock_calibrate(w, clock.pm_port)
+    date = rtc_read(w)
     clock.unix_time = date if date >= w.g(CONFIG).build_time else 0
     clock.unix_tsc = w.rdtsc()
 

@@ -37,21 +37,23 @@ def _number(w: World, prefix: bytes) -> int:
 
 @model
 def console_command(w: World) -> None:
-    """Arm takes a grant, renew moves the deadline of a valid one, expire ends it now."""
+    """Arm takes a grant, renew moves the deadline of a valid one, expire ends it now.
+
+    Without a clock a span has no length, and nothing can be granted.
+    """
     console, lease, now = w.g(CONSOLE), w.g(LEASE), w.g(CORE).now
     cycles = w.g(CLOCK).tsc_cycles_per_ms
     line = console.line[0 : console.length] if console.length <= CONSOLE_LINE_MAX else b""
     if line.startswith(LEASE_ARM):
-        duration = _number(w, LEASE_ARM)
-        if duration:
-            lease_grant(w, (now + duration * cycles) % 2**64)
+        span = _number(w, LEASE_ARM) * cycles % 2**64
+        if span:
+            lease_grant(w, (now + span) % 2**64)
             return
     elif line.startswith(LEASE_RENEW):
-        duration = _number(w, LEASE_RENEW)
-        if duration and not lease.expired:
-            lease.deadline = now + duration * cycles
-            left = duration * cycles % 2**64
-            log_write(w, 0, LEASE_GRANTED, lease.generation, left, 0, 0)
+        span = _number(w, LEASE_RENEW) * cycles % 2**64
+        if span and not lease.expired:
+            lease.deadline = now + span
+            log_write(w, 0, LEASE_GRANTED, lease.generation, span, 0, 0)
             return
     elif line == LEASE_EXPIRE and not lease.expired:
         lease.deadline = now

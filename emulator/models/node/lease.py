@@ -3,8 +3,9 @@
 from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.shard.lose import shard_hold
+from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LEASE_EXPIRED, LEASE_GRANTED
-from firmware.layouts.node import CORE, LEASE
+from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.shard import Hold
 
 
@@ -31,13 +32,27 @@ def lease_tick(w: World) -> None:
 
 
 @model
+def slots_wake(w: World) -> None:
+    """Deadline zero is always due."""
+    for n in range(w.g(CORE).slots_used):
+        w.g(CORE).slots[n].deadline = 0
+
+
+@model
 def lease_grant(w: World, deadline: int) -> None:
     """Generation and deadline, then the mark; then every shard is due."""
     lease = w.g(LEASE)
     lease.generation += 1
     lease.deadline = deadline
     lease.expired = 0
-    for n in range(w.g(CORE).slots_used):
-        w.g(CORE).slots[n].deadline = 0
+    slots_wake(w)
     left = (deadline - w.g(CORE).now) % 2**64 if deadline else 0
     log_write(w, 0, LEASE_GRANTED, lease.generation, left, 0, 0)
+
+
+@model
+def lease_begin(w: World) -> None:
+    """The configured grant, when nothing was granted or expired before and time can be told."""
+    span = w.g(CONFIG).lease_ms * w.g(CLOCK).tsc_cycles_per_ms % 2**64
+    if span and not w.g(LEASE).generation and not w.g(LEASE).expired:
+        lease_grant(w, (w.g(CORE).now + span) % 2**64)

@@ -6,12 +6,12 @@ from emulator.models.log import log_write
 from emulator.models.memory.windows import workspace_map
 from emulator.models.net.start import net_start
 from emulator.models.nic.device import nic_init
-from emulator.models.node.lease import lease_grant
+from emulator.models.node.lease import lease_begin
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
-from firmware.layouts.log import LOG, NIC_FAILED, NODE_STARTED
+from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY
-from firmware.layouts.node import CLOCK, CORE, PLAN
+from firmware.layouts.node import CORE, PLAN
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.limits import SHARDS_MAX
@@ -40,8 +40,7 @@ def node_init(w: World) -> int:
     plan.global_total, plan.local_start = config.global_total, config.local_start
     plan.local_count = config.local_count
     w.g(PERMITS).max_concurrency = config.max_concurrency
-    if config.lease_ms:
-        lease_grant(w, (core.now + config.lease_ms * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
+    lease_begin(w)
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)
     if error:
         log_write(w, 0, NIC_FAILED, error, w.g(BOOT).nic_function, 0, 0)

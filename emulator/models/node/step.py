@@ -7,6 +7,7 @@ from emulator.models.net.dns_message import dns_input
 from emulator.models.net.input import net_input
 from emulator.models.net.tick import net_tick
 from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
+from emulator.models.node.clock import clock_retry
 from emulator.models.node.console import console_poll
 from emulator.models.node.diagnostics import diagnostics_input
 from emulator.models.node.guard import shard_turn
@@ -64,6 +65,7 @@ def step_shards(w: World) -> int:
 def node_step(w: World) -> int:
     """The order of a turn; a full receive budget means coming back at once."""
     core = w.g(CORE)
+    clock_retry(w)
     core.now = w.rdtsc()
     core.turns += 1
     lease_tick(w)

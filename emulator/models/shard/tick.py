@@ -10,7 +10,7 @@ from emulator.models.shard.dial import shard_ask_permit, shard_begin, shard_dial
 from emulator.models.shard.lose import record_backoff, shard_lose
 from emulator.models.shard.permit import permit_release
 from emulator.models.tcp.timers import tcp_tick
-from emulator.models.tls.transport import tls_abort, tls_start
+from emulator.models.tls.transport import tls_abort, tls_close, tls_start
 from emulator.models.websocket.connection import ws_start
 from emulator.models.websocket.frames import ws_next
 from firmware.layouts.gateway import GatewayState
@@ -27,7 +27,8 @@ RETRY_POLL_MS = 100
 
 
 def _poll_deadline(w: World) -> int:
-    return int(w.g(CORE).now + RETRY_POLL_MS * w.g(CLOCK).tsc_cycles_per_ms) % 2**64
+    span = RETRY_POLL_MS * int(w.g(CLOCK).tsc_cycles_per_ms) % 2**64
+    return (w.g(CORE).now + span) % 2**64 if span else NEVER
 
 
 @model
@@ -38,8 +39,11 @@ def shard_say_goodbye(w: World, shard: int) -> int:
     if not deadline:
         return NEVER
     ws_next(w, shard)
-    closing = context.websocket.state == WsState.CLOSING and context.tcp.state != TcpState.FAILED
-    if closing and w.g(CORE).now < deadline:
+    if context.websocket.state == WsState.CLOSED:
+        tls_close(w, shard)
+    talking = context.websocket.state in (WsState.CLOSING, WsState.CLOSED)
+    over = context.tcp.state in (TcpState.CLOSED, TcpState.TIME_WAIT, TcpState.FAILED)
+    if talking and not over and w.g(CORE).now < deadline:
         return int(min(tcp_tick(w, shard), deadline))
     context.close_deadline = 0
     tls_abort(w, shard)

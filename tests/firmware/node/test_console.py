@@ -124,3 +124,18 @@ def test_console_expire_twice_is_refused_the_second_time():
 def test_console_any_bytes_match_model(line):
     prepare()
     type_in(line + b"\n", limit=200)
+
+
+@pytest.mark.parametrize("text", [b"lease arm 60000\n", b"lease renew 60000\n"])
+def test_console_without_a_clock_grants_nothing(text):
+    """A span of no cycles would be over at once, or never."""
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    LAB.g(LEASE).generation, LAB.g(LEASE).deadline = 7, 5
+    type_in(text)
+    assert (LAB.g(LEASE).generation, LAB.g(LEASE).deadline) == (7, 5)
+
+
+def test_console_without_a_clock_still_expires():
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    type_in(b"lease expire\n")
+    assert (LAB.g(LEASE).expired, LAB.g(LEASE).deadline) == (1, NOW)

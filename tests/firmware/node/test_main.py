@@ -89,6 +89,14 @@ def test_node_init_grants_the_configured_lease():
     assert (lease.generation, lease.deadline) == (1, NOW + 60_000 * MS)
 
 
+def test_node_init_without_a_clock_the_grant_waits_for_it():
+    bench = prepare(lease_ms=60_000, count=0)
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    start(bench)
+    lease = LAB.g(LEASE)
+    assert (lease.generation, lease.deadline, lease.expired) == (0, 0, 0)
+
+
 def test_node_init_without_its_card_says_so_and_lives():
     assert start(prepare(count=0)) == 0
     assert LAB.g(NIC).state != NicState.READY
