@@ -45,6 +45,7 @@ TRANSITIONS: dict[int, frozenset[int]] = {
 by a name known to have no address, begins and ends in one turn."""
 _FIXED = ("slot", "shard_id", "shard_total", "tx_base", "ring_base", "session_ptr")
 _GROWING = ("attempts", "hb_misses", "resumes", "identifies", "dispatches", "reconnects")
+SPINS_MOST = 20
 _FREE_PHASES = (Phase.PERMIT,)
 """Phases that wait without spending the budget of the attempt."""
 
@@ -195,6 +196,7 @@ class Invariants:
         self.entered: dict[tuple[int, int], int] = {}
         """Times that a slot entered a state."""
         self._identified: dict[int, int] = {}
+        self._spins = 0
         self._core = node.window(CORE)
         self._lease = node.window(LEASE)
         at = Network.ip.offset
@@ -232,6 +234,7 @@ class Invariants:
             if new.state != old.state:
                 key = slot, new.state
                 self.entered[key] = self.entered.get(key, 0) + 1
+        self._check_pace(turn)
         self._last = turn
 
     def states(self) -> list[ShardState]:
@@ -263,6 +266,15 @@ class Invariants:
                     f"a TCP frame from {ip_text(frame[26:30])}, but the node is "
                     f"{ip_text(bytes(self._address))}"
                 )
+
+    def _check_pace(self, turn: Turn) -> None:
+        """A node that asks for a turn at once, again and again, does nothing in between: it spins."""
+        busy = turn.deadline > turn.now or self.node.turn_frames or self.node.turn_received
+        self._spins = 0 if busy else self._spins + 1
+        if self._spins > SPINS_MOST:
+            raise InvariantError(
+                f"{self._spins} turns in a row that did nothing and asked for the next at once"
+            )
 
     def _check_identify(self, row: ShardRow, turn: Turn) -> None:
         """One key sends one Identify in five seconds (I6; decision 20)."""

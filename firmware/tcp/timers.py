@@ -20,6 +20,7 @@ from firmware.tcp.output import tcp_output, tcp_repair, tcp_timeout
 from firmware.tcp.send import tcp_ack, tcp_send, tcp_syn
 from toolchain.asm import (
     AE,
+    BE,
     EAX,
     ECX,
     EDX,
@@ -101,6 +102,9 @@ def tcp_deadline(a: Asm, shard: ShardContext) -> None:
     with a.if_(NZ):
         a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, BLOCKED_MS)
         a.add(RCX, core.now)
+        # What is due could not leave, an acknowledgement for one: it is tried again with the rest.
+        a.cmp(earliest, core.now)
+        a.cmov(BE, earliest, RCX)
         a.cmp(earliest, RCX)
         a.cmov(A, earliest, RCX)
     a.ret()

@@ -40,6 +40,8 @@ def tcp_deadline(w: World, shard: int) -> int:
         return NEVER
     times = [tcp.rtx_at, tcp.give_up_at, tcp.ack_at, tcp.keep_at, tcp.wait_at]
     if tcp.flags & TcpFlag.BLOCKED:
+        # What is due could not leave: it is tried again with the rest.
+        times = [time for time in times if time > now(w)]
         times.append(after(w, BLOCKED_MS))
     return int(min(times))
 

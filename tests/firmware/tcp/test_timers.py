@@ -109,6 +109,13 @@ class TestSyn:
         assert tick() == ms(5)
         assert tcp.flags == TcpFlag.SYN_DUE | TcpFlag.BLOCKED
 
+    def test_an_acknowledgement_that_cannot_leave_is_tried_again_and_not_spun_on(self):
+        tcp = BENCH.open(ack_at=NOW, ack_owed=1, give_up_at=ms(30_000))
+        BENCH.block()
+        BENCH.at(7)
+        assert tick() == ms(7 + 5)
+        assert (tcp.ack_at, tcp.flags) == (NOW, TcpFlag.ACK_NOW | TcpFlag.BLOCKED)
+
 
 class TestKeepalive:
     def test_a_silent_peer_is_asked_three_times(self):
