@@ -2,16 +2,20 @@
 
 Everything here is driven by one `random.Random(seed)` and one clock in integer nanoseconds.
 Nothing opens a socket, starts a thread or reads the time of day, so a run replays exactly.
-None of it shares code with the firmware or with its reference models::
+None of it shares code with the firmware or with its reference models; only what looks into a node
+reads the firmware's layouts::
 
-    world = World(seed)
-    internet = Internet(world)
-    gateway = internet.gateway(options=GatewayOptions(shards=16, max_concurrency=16))
-    port = internet.segment.port("node")
-    monitor = Monitor(internet.segment, "node")
-    world.attach(node, port)
-    internet.segment.set_faults("drop p=0.01; at 30s link-down node; at 90s link-up node")
-    world.run_until(lambda: gateway.core.stats().open_connections == 16)
+    rig = Rig(seed, faults="drop p=0.01; at 30s link-down node; at 90s link-up node")
+    rig.until_ready()
+    rig.gateway.core.kick(7, 4009)
+    rig.gateway.flush()
+    rig.run(30)
+
+A rig is put together from the parts below; a world can hold several nodes.
+
+- `rig`: one node of the release image with an internet, a gateway and a monitor; `storm`: a seed.
+- `node`, `node_facts`, `trace`: the image in Unicorn, what a boot leaves behind, what ran.
+- `invariants`, `shard_row`, `write_watch`: what must hold after every turn.
 
 - `world`, `clock`: who acts when; `wire`: ports, cables, captures; `faults`, `matching`, `plans`:
   what goes wrong; `campaign`: many seeds, and the shortest plan that still fails.
