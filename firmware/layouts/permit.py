@@ -5,16 +5,18 @@ from __future__ import annotations
 from toolchain.layout import Global, Struct, array, u32, u64
 
 PERMITS_MAX = 256
-"""As many keys as a configuration may name; each is 16 bytes."""
+"""As many keys as a configuration may name; each is 32 bytes."""
 IDENTIFY_SPACING_MS = 5000
 
 
 class Permit(Struct):
     """The right to send an Identify for one value of `shard_id % max_concurrency`."""
 
-    SIZE = 0x10
+    SIZE = 0x20
     busy_until = u64(0x00, "TSC before which nobody may take it")
     owner = u32(0x08, "slot + 1 of the shard that holds it; 0 = free")
+    waiter = u32(0x0C, "slot + 1 of the shard that waits longest, as far as known; 0 = none")
+    waiting_since = u64(0x10, "its ShardContext.permit_since")
 
 
 class Permits(Struct):

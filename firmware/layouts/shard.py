@@ -166,6 +166,7 @@ class ShardContext(Struct):
     dispatches = u64(0x90, "op 0 received since boot")
     bytes_received = u64(0x98, "payload bytes since boot")
     attempt_started = u64(0xA0, "TSC when the attempt began to dial")
+    permit_since = u64(0xA8, "TSC when the shard began to wait for its permit")
     evidence = nested(0xC0, Evidence, "the last failure")
     # Layers, each wiped as a whole on reset.
     tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")

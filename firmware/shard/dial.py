@@ -85,8 +85,13 @@ def shard_may_start(a: Asm) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard that starts or starts over")],
     clobbers=CALLER_SAVED,
-    reads=[TcpContext.state],
-    writes=[ShardContext.state, ShardContext.phase, ShardContext.hold],
+    reads=[TcpContext.state, CoreState.now],
+    writes=[
+        ShardContext.state,
+        ShardContext.phase,
+        ShardContext.hold,
+        ShardContext.permit_since,
+    ],
     calls=[tls_abort, reset_shard],
     source="firmware/docs/lifecycle.md#start",
 )
@@ -99,6 +104,8 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.state, ShardState.STARTING)
     a.mov(shard.phase, Phase.PERMIT)
     a.mov(shard.hold, Hold.NONE)
+    a.mov(RAX, core.now)
+    a.mov(shard.permit_since, RAX)
     a.ret()
 
 

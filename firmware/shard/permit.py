@@ -28,7 +28,7 @@ def _find_key(a: Asm, shard: ShardContext) -> Permit:
     a.mov(EAX, shard.shard_id)
     a.xor(EDX, EDX)
     a.div(PERMITS.it.max_concurrency)
-    a.shl(EDX, 4)  # a permit is 16 bytes
+    a.shl(EDX, 5)  # a permit is 32 bytes
     a.lea(RSI, PERMITS.it.keys.address)
     a.add(RSI, RDX)
     a.movzx(ECX, shard.slot)
@@ -43,18 +43,25 @@ def _find_key(a: Asm, shard: ShardContext) -> Permit:
     reads=[
         ShardContext.shard_id,
         ShardContext.slot,
+        ShardContext.permit_since,
         Permits.max_concurrency,
         Permit.owner,
         Permit.busy_until,
+        Permit.waiter,
+        Permit.waiting_since,
         CoreState.now,
     ],
-    writes=[Permit.owner],
+    writes=[Permit.owner, Permit.waiter, Permit.waiting_since],
     source="firmware/docs/lifecycle.md#permits",
 )
 def permit_take(a: Asm, shard: ShardContext) -> None:
-    """Take the permit of the shard's key, or say that it is busy."""
+    """Take the permit of the shard's key, or say that it is busy or somebody's who waits longer.
+
+    A shard that fails again and again comes back just when its key is free; without the order of
+    arrival it would keep every other one from its turn.
+    """
     permit = _find_key(a, shard)
-    mine, busy = a.label("mine"), a.label("busy")
+    mine, busy, free, out = map(a.label, ("mine", "busy", "free", "out"))
 
     a.mov(EAX, permit.owner)
     a.cmp(EAX, ECX)
@@ -64,11 +71,31 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, core.now)
     a.cmp(RAX, permit.busy_until)
     a.j(B, busy)
+    a.mov(EAX, permit.waiter)
+    a.test(EAX, EAX)
+    a.jz(free)
+    a.cmp(EAX, ECX)
+    a.j(E, free)
+    a.mov(RAX, shard.permit_since)
+    a.cmp(RAX, permit.waiting_since)
+    a.jae(busy)
+    a.place(free)
     a.mov(permit.owner, ECX)
+    a.mov(permit.waiter, 0)
     a.place(mine)
     a.clc()
     a.ret()
+
     a.place(busy)
+    a.mov(RAX, shard.permit_since)
+    with a.block() as note:
+        a.cmp(permit.waiter, 0)
+        a.leave(E, note)
+        a.cmp(RAX, permit.waiting_since)
+        a.jae(out)
+    a.mov(permit.waiter, ECX)
+    a.mov(permit.waiting_since, RAX)
+    a.place(out)
     a.stc()
     a.ret()
 
@@ -81,15 +108,19 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
         ShardContext.slot,
         Permits.max_concurrency,
         Permit.owner,
+        Permit.waiter,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[Permit.owner, Permit.busy_until],
+    writes=[Permit.owner, Permit.busy_until, Permit.waiter],
     source="firmware/docs/lifecycle.md#permits",
 )
 def permit_release(a: Asm, shard: ShardContext) -> None:
-    """Give the permit back; its key stays busy for five seconds. Not the owner: nothing."""
+    """Give the permit back; its key stays busy for five seconds. Who only waited waits no more."""
     permit = _find_key(a, shard)
+    a.cmp(permit.waiter, ECX)
+    with a.if_(E):
+        a.mov(permit.waiter, 0)
     a.cmp(permit.owner, ECX)
     with a.if_(NE):
         a.ret()

@@ -36,6 +36,7 @@ def shard_begin(w: World, shard: int) -> None:
         tls_abort(w, shard)
     reset_shard(w, shard)
     context.state, context.phase, context.hold = ShardState.STARTING, Phase.PERMIT, Hold.NONE
+    context.permit_since = w.g(CORE).now
 
 
 @model

@@ -8,15 +8,18 @@ from firmware.layouts.shard import ShardContext
 
 @model
 def permit_take(w: World, shard: int) -> int:
-    """A key is free when nobody owns it and its spacing has passed."""
+    """Free when nobody owns the key, its spacing has passed, and nobody is known to wait longer."""
     context, permits = w.view(ShardContext, shard), w.g(PERMITS)
     permit = permits.keys[context.shard_id % permits.max_concurrency]
     me = context.slot + 1
     if permit.owner == me:
         return 0
-    if permit.owner or w.g(CORE).now < permit.busy_until:
+    longest = not permit.waiter or context.permit_since < permit.waiting_since
+    if permit.owner or w.g(CORE).now < permit.busy_until or not (longest or permit.waiter == me):
+        if longest:
+            permit.waiter, permit.waiting_since = me, context.permit_since
         return 1
-    permit.owner = me
+    permit.owner, permit.waiter = me, 0
     return 0
 
 
@@ -25,6 +28,8 @@ def permit_release(w: World, shard: int) -> None:
     """The key stays busy until 5 s after the Identify was sent or the attempt ended."""
     context, permits = w.view(ShardContext, shard), w.g(PERMITS)
     permit = permits.keys[context.shard_id % permits.max_concurrency]
+    if permit.waiter == context.slot + 1:
+        permit.waiter = 0
     if permit.owner != context.slot + 1:
         return
     permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * IDENTIFY_SPACING_MS

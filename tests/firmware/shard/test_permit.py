@@ -54,3 +54,65 @@ def test_permit_release_by_a_stranger_changes_nothing(shards):
     assert take(shards[0]) == 0
     LAB.call(permit_release, shard=shards[2])
     assert LAB.g(PERMITS).keys[0].owner == 1
+
+
+def wait_since(shard, milliseconds):
+    LAB.view(ShardContext, shard).permit_since = milliseconds * MS
+
+
+@pytest.fixture
+def rivals(shards):
+    """Three shards of one key."""
+    LAB.g(PERMITS).max_concurrency = 1
+    for n, shard in enumerate(shards):
+        wait_since(shard, 7000 + n)
+    return shards
+
+
+def test_permit_take_a_shard_that_fails_again_and_again_is_not_first_again(rivals):
+    """It comes back at the very instant at which the key is free; the others look a little later."""
+    assert [take(shard) for shard in rivals] == [0, 1, 1]
+    owner, waiting, order = 0, [2, 1], []
+    for _ in range(3):
+        LAB.call(permit_release, shard=rivals[owner])
+        LAB.g(CORE).now += 5000 * MS
+        if owner == 0:
+            wait_since(rivals[0], LAB.g(CORE).now // MS)
+            waiting.insert(0, 0)
+        owner = next(n for n in waiting if take(rivals[n]) == 0)
+        waiting.remove(owner)
+        order.append(owner)
+        assert all(take(rivals[n]) for n in waiting), "they look again every 100 ms"
+    assert order == [1, 2, 0]
+
+
+def test_permit_take_the_longest_waiter_is_found_whoever_asks_first(rivals):
+    assert take(rivals[0]) == 0
+    assert take(rivals[2]) == 1
+    assert LAB.g(PERMITS).keys[0].waiter == 3
+    assert take(rivals[1]) == 1
+    assert LAB.g(PERMITS).keys[0].waiter == 2
+    assert take(rivals[2]) == 1
+    assert LAB.g(PERMITS).keys[0].waiter == 2
+    LAB.call(permit_release, shard=rivals[0])
+    LAB.g(CORE).now = 12_000 * MS
+    assert [take(rivals[2]), take(rivals[1])] == [1, 0]
+    assert LAB.g(PERMITS).keys[0].waiter == 0
+
+
+def test_permit_take_who_waits_longer_than_the_known_waiter_takes_it(rivals):
+    keys = LAB.g(PERMITS).keys
+    keys[0].waiter, keys[0].waiting_since = 3, 7002 * MS
+    assert take(rivals[1]) == 0
+
+
+def test_permit_release_of_a_waiter_makes_room_for_the_next(rivals):
+    """A shard that is held or fails while it waits must not keep the key closed."""
+    assert [take(shard) for shard in rivals] == [0, 1, 1]
+    LAB.call(permit_release, shard=rivals[1])
+    assert LAB.g(PERMITS).keys[0].waiter == 0
+    assert LAB.g(PERMITS).keys[0].owner == 1
+    assert take(rivals[2]) == 1
+    LAB.call(permit_release, shard=rivals[0])
+    LAB.g(CORE).now = 12_000 * MS
+    assert take(rivals[2]) == 0
