@@ -27,7 +27,7 @@ def test_expiry_stops_all_traffic_within_one_tick(rig_of, facts, load, rate):
     assert [(row.state, row.hold) for row in rig.invariants.rows] == held
     # The lease runs from the boot at time zero; the turn that saw its end sent nothing.
     assert rig.monitor.sent_since(LEASE_S * 1_000_000_000 - 1) == []
-    rig.run(120)
+    rig.run(40)
     assert rig.monitor.sent_since(LEASE_S * 1_000_000_000 - 1) == []
     assert [(row.state, row.hold) for row in rig.invariants.rows] == held
     codes = [line["code"] for line in rig.node.log]
