@@ -7,7 +7,7 @@ from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.node import CORE, PLAN, CoreState, Plan, Slot, core
-from firmware.layouts.permit import PERMITS, Permits
+from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permits
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.limits import SHARDS_MAX
 from firmware.log import log, log_write
@@ -124,10 +124,17 @@ def node_init(a: Asm) -> None:
         (config.global_total, PLAN.it.global_total),
         (config.local_start, PLAN.it.local_start),
         (config.local_count, PLAN.it.local_count),
-        (config.max_concurrency, PERMITS.it.max_concurrency),
-    ):  # fmt: skip - four values, unrolled
+    ):  # fmt: skip - three values, unrolled
         a.mov(EAX, source)
         a.mov(target, EAX)
+    # The build refuses other numbers; a damaged image must not divide by zero or leave the table.
+    a.mov(EAX, config.max_concurrency)
+    a.dec(EAX)
+    a.cmp(EAX, PERMITS_MAX)
+    with a.if_(AE):
+        a.xor(EAX, EAX)
+    a.inc(EAX)
+    a.mov(PERMITS.it.max_concurrency, EAX)
 
     # A grant at boot, when the operator wants the lease enforced from the start.
     a.call(lease_begin)

@@ -12,7 +12,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CORE, PLAN
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.limits import SHARDS_MAX
 
@@ -39,7 +39,8 @@ def node_init(w: World) -> int:
     core.now = w.rdtsc()
     plan.global_total, plan.local_start = config.global_total, config.local_start
     plan.local_count = config.local_count
-    w.g(PERMITS).max_concurrency = config.max_concurrency
+    keys = config.max_concurrency
+    w.g(PERMITS).max_concurrency = keys if 1 <= keys <= PERMITS_MAX else 1
     lease_begin(w)
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)
     if error:

@@ -1,5 +1,7 @@
 """From the boot's facts to a node: plan, lease, card, network, workspaces."""
 
+import pytest
+
 from emulator.environment import Environment
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
@@ -7,7 +9,7 @@ from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.shard import Hold, ShardContext, ShardState
 from firmware.limits import SHARDS_MAX, WORKSPACE_BASE, WORKSPACE_STATE, WORKSPACE_STRIDE
 from firmware.node.main import node_init, slot_add
@@ -81,6 +83,17 @@ def test_node_init_shards_have_identity_session_and_coloured_places():
         assert (context.state, context.hold) == (ShardState.ASSIGNED, Hold.NEW)
         assert context.session_ptr == context.session.address_
         assert core.slots[n].flags == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "keys"),
+    [(0, 1), (1, 1), (PERMITS_MAX, PERMITS_MAX), (PERMITS_MAX + 1, 1), (2**32 - 1, 1)],
+)
+def test_node_init_keys_of_a_damaged_image_stay_within_the_table(asked, keys):
+    bench = prepare(count=0)
+    LAB.g(CONFIG).max_concurrency = asked
+    start(bench)
+    assert LAB.g(PERMITS).max_concurrency == keys
 
 
 def test_node_init_grants_the_configured_lease():
