@@ -74,8 +74,16 @@ def commit() -> str:
 
 
 def shardfw_json(*arguments: str) -> dict[str, Any]:
-    """Return what a command of shardfw prints as JSON."""
-    found: dict[str, Any] = json.loads(_output([str(SHARDFW), *arguments]))
+    """Return what a command of shardfw prints as JSON, whatever it thinks of it.
+
+    Raises:
+        RuntimeError: It printed nothing.
+    """
+    command = [str(SHARDFW), *arguments]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    if not done.stdout:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
