@@ -10,7 +10,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.faults import Event
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.plans import random_plan
@@ -29,6 +29,8 @@ CALM_S = 300
 """Longest way back: a heartbeat to notice, a name to ask for, permits, three unanswered Resumes."""
 RATE = 8
 """Dispatches a second over all shards."""
+RESUME_HOST, RESUME_ADDRESS = "resume.test", "203.0.113.9"
+RESUME_HOST_SHARE = 0.3
 LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 """Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""
 WATCH_EVERY = 4
@@ -49,7 +51,15 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     """
     rng = random.Random(trial.seed)
     facts = NodeFacts(shards=shards, max_concurrency=rng.choice((1, 4, 16, 16)))
-    rig = Rig(trial.seed, facts, trace=trace, modern=rng.random() < 0.5, **_gateway(rng))
+    options = _gateway(rng)
+    resume_host = rng.random() < RESUME_HOST_SHARE
+    if resume_host:
+        options["public_url"] = f"ws://{RESUME_HOST}"
+    rig = Rig(trial.seed, facts, trace=trace, modern=rng.random() < 0.5, **options)
+    if resume_host:
+        rig.internet.gateway(RESUME_HOST, RESUME_ADDRESS, sessions_of="gateway.test")
+    rig.internet.dhcp.policy.lease_s = rng.choice((60, 600, 3600))
+    rig.internet.dns.delay_ns = rng.choice((0, 0, 300 * NS_PER_MS))
     rig.world.actions |= node_actions(rig)
     watch = WriteWatch(rig.node) if trial.seed % WATCH_EVERY == 0 else None
     if watch is not None:

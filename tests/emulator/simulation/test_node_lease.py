@@ -19,7 +19,7 @@ def expired_rig(rig_of, facts, **options):
     return rig
 
 
-@pytest.mark.parametrize("rate", [None, 200])
+@pytest.mark.parametrize("rate", [None, 50])
 def test_expiry_stops_all_traffic_within_one_tick(rig_of, facts, load, rate):
     rig = expired_rig(rig_of, facts, load=load(rate=rate) if rate else None)
     rig.run(0.1)
