@@ -153,6 +153,11 @@ class NetCounters(Struct):
     arp_requests = u32(0x58, "requests sent")
     arp_replies = u32(0x5C, "replies sent")
     echo_replies = u32(0x60, "pings answered")
+    answers_held = u32(0x64, "questions beyond what a turn answers")
+
+
+ANSWERS_PER_TURN = 16
+"""Echo and status replies; the other transmit buffers of a turn are the shards'."""
 
 
 class NetState(Struct):
@@ -164,6 +169,8 @@ class NetState(Struct):
     next_check = u64(0x10, "TSC when link and neighbours are looked at")
     ident = u16(0x18, "IPv4 identification of the last packet")
     counters = nested(0x20, NetCounters, "drops by reason")
+    answers_at = u64(0xA0, "core.now of the turn that `answers` counts")
+    answers = u32(0xA8, "echo and status replies in that turn")
 
 
 # -- ARP ------------------------------------------------------------------------------------------

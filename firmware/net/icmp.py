@@ -18,6 +18,7 @@ from firmware.layouts.net import (
 )
 from firmware.layouts.node import NETWORK, Network
 from firmware.limits import FRAME_MAX
+from firmware.net.answer import net_answer
 from firmware.net.checksum import checksum
 from firmware.nic.queue import nic_commit, nic_reserve
 from toolchain.asm import (
@@ -69,7 +70,7 @@ ECHO_MAX = FRAME_MAX - ETHERNET_HEADER - IP_HEADER
         NetCounters.tx_no_buffer,
         NetCounters.echo_replies,
     ],
-    calls=[checksum, nic_reserve, nic_commit],
+    calls=[checksum, net_answer, nic_reserve, nic_commit],
     saves=[RBX, R12, R13, R14],
     source="RFC 792; RFC 1122 3.2.2.6",
 )
@@ -95,6 +96,9 @@ def icmp_input(a: Asm, message: Reg64, length: Reg32, source: Reg32) -> None:
             a.ret()
         a.cmp(IcmpHeader.at(request).code, 0)
         a.leave(NE, bad)
+        a.call(net_answer)
+        with a.if_(B):
+            a.ret()
         a.call(nic_reserve)
         with a.if_(B):
             a.inc(counters.tx_no_buffer)

@@ -7,12 +7,18 @@ from firmware.layouts.net import (
     PAYLOAD_OFFSET,
     PROTOCOL_UDP,
     UDP_HEADER,
+    EthernetHeader,
+    EtherType,
+    NetCounters,
     NetState,
     UdpHeader,
+    swapped,
 )
 from firmware.layouts.node import NETWORK, Network
+from firmware.net.answer import net_answer
 from firmware.net.checksum import checksum
 from firmware.net.ip import ip_begin, ip_finish
+from firmware.nic.queue import nic_reserve
 from toolchain.asm import (
     AE,
     AL,
@@ -21,6 +27,7 @@ from toolchain.asm import (
     CX,
     EAX,
     ECX,
+    EDI,
     EDX,
     R8D,
     R9D,
@@ -35,6 +42,7 @@ from toolchain.asm import (
     RDX,
     RSI,
     Asm,
+    C,
     E,
     In,
     Out,
@@ -61,6 +69,47 @@ def udp_begin(a: Asm, destination: Reg32) -> None:
     with a.if_(AE):
         a.add(RDI, UDP_HEADER)
         a.clc()
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RDI, "where the payload goes"), Out(CF, "1 = not now")],
+    clobbers=CALLER_SAVED,
+    reads=[NetState.rx_frame, EthernetHeader, Network.mac],
+    writes=[EthernetHeader, NetState.tx_frame, NetCounters.tx_no_buffer],
+    calls=[net_answer, nic_reserve],
+    source="firmware/docs/network.md#answers",
+)
+def udp_answer(a: Asm) -> None:
+    """As `udp_begin`, to the Ethernet address that the frame in hand came from; no table is touched.
+
+    Whoever forges sources could otherwise fill the neighbours' table with them.
+    """
+    ether, came = EthernetHeader.at(RDI), EthernetHeader.at(RSI)
+    refused = a.label("refused")
+    a.call(net_answer)
+    a.j(C, refused)
+    a.call(nic_reserve)
+    with a.if_(C):
+        a.inc(NET.it.counters.tx_no_buffer)
+        a.jmp(refused)
+    a.mov(NET.it.tx_frame, RDI)
+    a.mov(RSI, NET.it.rx_frame)
+    a.mov(EAX, came.source.m32())
+    a.mov(ether.destination.m32(), EAX)
+    a.mov(AX, came.source.m16(4))
+    a.mov(ether.destination.m16(4), AX)
+    a.mov(EAX, NETWORK.it.mac.m32())
+    a.mov(ether.source.m32(), EAX)
+    a.mov(AX, NETWORK.it.mac.m16(4))
+    a.mov(ether.source.m16(4), AX)
+    a.mov(ether.kind, swapped(EtherType.IPV4))
+    a.add(RDI, PAYLOAD_OFFSET + UDP_HEADER)
+    a.clc()
+    a.ret()
+    a.place(refused)
+    a.xor(EDI, EDI)
+    a.stc()
     a.ret()
 
 

@@ -32,7 +32,7 @@ from firmware.layouts.status import (
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
-from firmware.net.udp import udp_begin, udp_finish
+from firmware.net.udp import udp_answer, udp_finish
 from toolchain.asm import (
     AE,
     EAX,
@@ -238,7 +238,7 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
         Diagnostics.requests,
         Diagnostics.bad,
     ],
-    calls=[udp_begin, udp_finish, describe_node, describe_shard],
+    calls=[udp_answer, udp_finish, describe_node, describe_shard],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -258,7 +258,7 @@ def diagnostics_input(
     a.mov(R12, RSI)
     a.mov(R13D, source)
     a.mov(R14D, port)
-    a.call(udp_begin)
+    a.call(udp_answer)
     with a.if_(C):
         a.ret()
     reply = StatusReply.at(RDI)

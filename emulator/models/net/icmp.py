@@ -1,6 +1,7 @@
 """Pings."""
 
 from emulator.effects import World, model
+from emulator.models.net.answer import net_answer
 from emulator.models.net.checksum import checksum
 from emulator.models.net.ip import header_of
 from emulator.models.nic.queue import nic_commit, nic_reserve
@@ -23,6 +24,8 @@ def icmp_input(w: World, message: int, length: int, source: int) -> None:
         return
     if raw[1] != 0:
         net.counters.icmp_bad += 1
+        return
+    if net_answer(w):
         return
     frame, full = nic_reserve(w)
     if full:

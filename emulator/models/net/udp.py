@@ -3,9 +3,12 @@
 import struct
 
 from emulator.effects import World, model
+from emulator.models.net.answer import net_answer
 from emulator.models.net.checksum import checksum
 from emulator.models.net.ip import ip_begin, ip_finish, own_address
+from emulator.models.nic.queue import nic_reserve
 from firmware.layouts.net import NET, UdpHeader
+from firmware.layouts.node import NETWORK
 
 
 def pseudo_sum(source: int, destination: int, protocol: int, length: int) -> int:
@@ -19,6 +22,21 @@ def udp_begin(w: World, destination: int) -> tuple[int, int]:
     """Eight bytes after the IPv4 header."""
     payload, refused = ip_begin(w, destination)
     return (0, 1) if refused else (payload + 8, 0)
+
+
+@model
+def udp_answer(w: World) -> tuple[int, int]:
+    """To whoever sent the frame in hand, within the turn's bound; neighbours play no part."""
+    net = w.g(NET)
+    if net_answer(w):
+        return 0, 1
+    frame, full = nic_reserve(w)
+    if full:
+        net.counters.tx_no_buffer += 1
+        return 0, 1
+    net.tx_frame = frame
+    w.write(frame, w.read(net.rx_frame + 6, 6) + bytes(w.g(NETWORK).mac) + b"\x08\x00")
+    return frame + 42, 0
 
 
 @model

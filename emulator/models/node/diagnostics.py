@@ -1,7 +1,7 @@
 """Diagnostics over UDP."""
 
 from emulator.effects import World, model
-from emulator.models.net.udp import udp_begin, udp_finish
+from emulator.models.net.udp import udp_answer, udp_finish
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.log import LOG
@@ -62,7 +62,7 @@ def diagnostics_input(w: World, request: int, length: int, source: int, port: in
         counters.bad += 1
         return
     counters.requests += 1
-    place, refused = udp_begin(w, source)
+    place, refused = udp_answer(w)
     if refused:
         return
     slot, nonce = asked.slot, asked.nonce

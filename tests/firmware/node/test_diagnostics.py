@@ -7,7 +7,8 @@ from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 
 from firmware.layouts.config import CONFIG
-from firmware.layouts.net import ARP, ArpState
+from firmware.layouts.net import ANSWERS_PER_TURN, ARP, NET, ArpState
+from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.layouts.status import (
@@ -21,7 +22,7 @@ from firmware.layouts.status import (
 from firmware.layouts.tcp import TcpState
 from firmware.node.diagnostics import age_in_ms, diagnostics_input
 from tests.support.lab import Lab
-from tests.support.net import MS, NEEDED, PEER, SECOND, NetBench, ip32
+from tests.support.net import MAC, MS, NEEDED, PEER, PEER_MAC, SECOND, NetBench, ip32
 from tests.support.states import QWORD
 from toolchain.layout.pack import pack, unpack
 
@@ -49,6 +50,8 @@ def request(slot=0, magic=STATUS_REQUEST_MAGIC, nonce=0x1122334455667788):
 def ask(bench, message):
     address = LAB.machine.alloc(len(message) + 8)
     LAB.machine.write(address, message or b"\0")
+    frame = Ether(dst=MAC.hex(":"), src=PEER_MAC.hex(":"))
+    LAB.g(NET).rx_frame = bench.put(bytes(frame))
     bench.call(
         diagnostics_input,
         request=address,
@@ -105,10 +108,26 @@ def test_diagnostics_bad_request_is_counted_and_gets_nothing(bench, message):
     assert LAB.g(DIAGNOSTICS).bad == 1
 
 
-def test_diagnostics_unknown_neighbour_gets_nothing_now(bench):
+def test_diagnostics_answers_strangers_where_they_are_and_remembers_none(bench):
+    """Forged sources could otherwise push every neighbour out of the table."""
     LAB.g(ARP).entries[0].state = ArpState.FREE
-    assert ask(bench, request()) == []
-    assert LAB.g(DIAGNOSTICS).requests == 1
+    before = LAB.machine.read(LAB.image.address(ARP), ARP.size)
+    assert len(ask(bench, request())) == 1
+    assert LAB.machine.read(LAB.image.address(ARP), ARP.size) == before
+
+
+def test_diagnostics_a_turn_answers_sixteen_and_the_next_one_goes_on(bench):
+    for n in range(ANSWERS_PER_TURN + 3):
+        assert len(ask(bench, request())) == (n < ANSWERS_PER_TURN)
+    assert LAB.g(NET).counters.answers_held == 3
+    bench.advance(1)
+    assert len(ask(bench, request())) == 1
+
+
+def test_diagnostics_without_a_transmit_buffer_answers_later(bench):
+    LAB.g(NIC).state = NicState.FAILED
+    ask(bench, request())
+    assert LAB.g(NET).counters.tx_no_buffer == 1
 
 
 @settings(max_examples=60, deadline=None)
