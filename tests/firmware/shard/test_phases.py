@@ -155,10 +155,28 @@ def test_goodbye_keeps_the_timers_of_tcp(node):
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (TcpState.ESTABLISHED, TcpState.FIN_WAIT_1),
+        (TcpState.CLOSE_WAIT, TcpState.LAST_ACK),
+        (TcpState.FIN_WAIT_2, TcpState.FIN_WAIT_2),
+    ],
+)
+def test_goodbye_after_both_close_frames_ends_the_stream(node, before, after):
+    context = closing(node, tcp=before, websocket=WsState.CLOSED)
+    call(node, shard_say_goodbye)
+    assert context.tcp.state == after
+    assert context.close_deadline == START + 5000 * MS
+
+
+@pytest.mark.parametrize(
     "change",
     [
-        {"websocket": WsState.CLOSED},
+        {"websocket": WsState.FAILED},
+        {"websocket": WsState.OPEN},
         {"tcp": TcpState.FAILED},
+        {"tcp": TcpState.CLOSED},
+        {"tcp": TcpState.TIME_WAIT},
         {"left": 0},
     ],
 )
