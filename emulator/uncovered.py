@@ -1,7 +1,8 @@
 """Instructions that no lockstep run reaches, and what judges them instead.
 
 `shardfw check` prints this list and refuses an entry that is not needed any more. 16- and 32-bit
-code needs no entry: the 64-bit machine cannot run it, so all of it is judged by booting.
+code needs no entry: the 64-bit machine cannot run it. Its tests run the 32-bit stage on a bare
+32-bit processor, up to the switch; the switch and the 16-bit stage are judged by booting.
 """
 
 from __future__ import annotations
