@@ -15,8 +15,8 @@ SIM_LOAD_SECONDS ?= 600
 # The order of `test` is its meaning: cheap checks first, QEMU alone and last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup format lint types test test-fast test-system explore build run listing check bench \
-	soak sim ci clean
+.PHONY: help setup format lint types test test-rest test-fast test-system explore build run \
+	listing check bench soak sim ci clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,10 @@ lint: setup ## Check rules and format without changing anything
 types: setup ## Check the types of everything, strictly
 	$(BIN)/mypy
 
-test: lint types test-fast test-system ## Everything CI runs: lint, types, all tests
+test: lint types test-rest check test-system ## Everything CI runs: lint, types, all tests, coverage
+
+test-rest: setup ## The tests that need no QEMU node and that `check` does not run
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not system" --ignore=tests/firmware $(ARGS)
 
 test-fast: setup ## All tests that need no QEMU node
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not system" $(ARGS)
