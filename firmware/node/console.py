@@ -3,9 +3,11 @@
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.serial import COM1, LINE_STATUS
 from firmware.layouts.console import (
+    BAD_QUIET_MS,
     CONSOLE,
     CONSOLE_BURST,
     CONSOLE_LINE_MAX,
+    NO_PORT,
     TEXT_LEASE_ARM,
     TEXT_LEASE_EXPIRE,
     TEXT_LEASE_RENEW,
@@ -14,7 +16,7 @@ from firmware.layouts.console import (
 from firmware.layouts.log import LEASE_BAD_COMMAND, LEASE_GRANTED
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
 from firmware.log import log, log_write
-from firmware.node.lease import expire_lease, lease_grant
+from firmware.node.lease import expire_lease, lease_grant, lease_tick
 from toolchain.asm import (
     AE,
     AL,
@@ -114,14 +116,17 @@ def _starts_with(a: Asm, text: Data, missing: Label) -> None:
         CoreState.now,
         Lease.expired,
         Lease.generation,
+        Console.quiet_until,
     ],
-    writes=[Lease.deadline],
-    calls=[parse_milliseconds, lease_grant, expire_lease, log_write],
+    writes=[Lease.deadline, Console.quiet_until],
+    calls=[lease_tick, parse_milliseconds, lease_grant, expire_lease, log_write],
     source="firmware/docs/lifecycle.md#operator-commands",
 )
 def console_command(a: Asm) -> None:
-    """Carry out one complete line; a bad one is logged and changes nothing."""
+    """Carry out one complete line; a bad one is logged, once a second, and changes nothing."""
     renew, expire, bad = a.label("renew"), a.label("expire"), a.label("bad")
+    # A lease that ran out since this turn began is over before anybody renews it.
+    a.call(lease_tick)
     a.cmp(CONSOLE.it.length, CONSOLE_LINE_MAX)
     a.j(A, bad)
 
@@ -163,6 +168,13 @@ def console_command(a: Asm) -> None:
     a.jmp(expire_lease)
 
     a.place(bad)
+    a.mov(RAX, core.now)
+    a.cmp(RAX, CONSOLE.it.quiet_until)
+    with a.if_(B):
+        a.ret()
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, BAD_QUIET_MS)
+    a.add(RAX, RCX)
+    a.mov(CONSOLE.it.quiet_until, RAX)
     a.mov(EDX, CONSOLE.it.length)
     log(a, LEASE_BAD_COMMAND)
     a.ret()
@@ -183,6 +195,8 @@ def console_poll(a: Asm) -> None:
     with a.loop() as top:
         a.mov(EDX, COM1 + LINE_STATUS)
         a.in_(AL, DX)
+        a.cmp(AL, NO_PORT)
+        a.j(E, done)
         a.test(AL, DATA_READY)
         a.jz(done)
         a.mov(EDX, COM1)

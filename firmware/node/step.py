@@ -29,7 +29,7 @@ from toolchain.asm import (
     ECX,
     NE,
     NZ,
-    R9W,
+    R9D,
     R12,
     R12D,
     R13,
@@ -95,8 +95,13 @@ def receive_frames(a: Asm) -> None:
                 a.jmp(taken)
             a.cmp(EAX, PROTOCOL_UDP)
             a.leave(NE, taken)
-            a.cmp(R9W, CONFIG.it.diagnostics_port)
-            with a.if_(E):
+            # Port 0 turns diagnostics off; the wire may name it all the same.
+            with a.block() as other:
+                a.movzx(EAX, CONFIG.it.diagnostics_port)
+                a.test(EAX, EAX)
+                a.leave(Z, other)
+                a.cmp(R9D, EAX)
+                a.leave(NE, other)
                 a.call(diagnostics_input)
                 a.jmp(taken)
             a.call(dns_input)

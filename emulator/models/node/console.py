@@ -2,14 +2,16 @@
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
-from emulator.models.node.lease import expire_lease, lease_grant
+from emulator.models.node.lease import expire_lease, lease_grant, lease_tick
 from firmware.layouts.console import (
+    BAD_QUIET_MS,
     CONSOLE,
     CONSOLE_BURST,
     CONSOLE_LINE_MAX,
     LEASE_ARM,
     LEASE_EXPIRE,
     LEASE_RENEW,
+    NO_PORT,
 )
 from firmware.layouts.log import LEASE_BAD_COMMAND, LEASE_GRANTED
 from firmware.layouts.node import CLOCK, CORE, LEASE
@@ -41,6 +43,7 @@ def console_command(w: World) -> None:
 
     Without a clock a span has no length, and nothing can be granted.
     """
+    lease_tick(w)
     console, lease, now = w.g(CONSOLE), w.g(LEASE), w.g(CORE).now
     cycles = w.g(CLOCK).tsc_cycles_per_ms
     line = console.line[0 : console.length] if console.length <= CONSOLE_LINE_MAX else b""
@@ -59,7 +62,9 @@ def console_command(w: World) -> None:
         lease.deadline = now
         expire_lease(w)
         return
-    log_write(w, 0, LEASE_BAD_COMMAND, console.length, 0, 0, 0)
+    if now >= console.quiet_until:
+        console.quiet_until = now + cycles * BAD_QUIET_MS
+        log_write(w, 0, LEASE_BAD_COMMAND, console.length, 0, 0, 0)
 
 
 @model
@@ -67,7 +72,8 @@ def console_poll(w: World) -> None:
     """Carriage returns are ignored; a line that is too long is one bad command."""
     console = w.g(CONSOLE)
     for _ in range(CONSOLE_BURST):
-        if not w.port_in(LINE_STATUS) & 1:
+        status = w.port_in(LINE_STATUS)
+        if status == NO_PORT or not status & 1:
             return
         byte = w.port_in(COM1)
         if byte == ord("\n"):

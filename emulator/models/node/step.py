@@ -39,7 +39,7 @@ def receive_frames(w: World) -> int:
             shard = tcp_input(w, payload, size, source, middle)
             if shard:
                 slot_wake(w, shard)
-        elif kind == UDP and port == w.g(CONFIG).diagnostics_port:
+        elif kind == UDP and port == w.g(CONFIG).diagnostics_port != 0:
             diagnostics_input(w, payload, size, source, middle)
         elif kind == UDP:
             dns_input(w, payload, size, source, middle, port)

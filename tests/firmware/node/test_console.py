@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.console import CONSOLE
+from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.node.console import console_command, console_poll, parse_milliseconds
 from tests.support.lab import Lab
@@ -139,3 +140,43 @@ def test_console_without_a_clock_still_expires():
     LAB.g(CLOCK).tsc_cycles_per_ms = 0
     type_in(b"lease expire\n")
     assert (LAB.g(LEASE).expired, LAB.g(LEASE).deadline) == (1, NOW)
+
+
+def lines():
+    raw = LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head)
+    return [line.split(" code=")[1] for line in raw.decode().splitlines()]
+
+
+def test_console_noise_is_logged_once_a_second():
+    """A babbling line must not drive the lines of failing shards out of the ring."""
+    for _ in range(5):
+        type_in(b"\x00\xff\n")
+    assert lines() == ["lease.bad_command length=2"]
+    LAB.g(CORE).now += 999 * MS
+    type_in(b"?\n")
+    assert len(lines()) == 1
+    LAB.g(CORE).now += MS
+    type_in(b"?\n")
+    assert len(lines()) == 2
+
+
+def test_console_renew_comes_too_late_when_the_lease_ran_out_within_the_turn():
+    """The turn's first look at the lease was before its end; the command's is after it."""
+    lease = LAB.g(LEASE)
+    lease.generation, lease.deadline = 7, NOW
+    type_in(b"lease renew 60000\n")
+    assert (lease.expired, lease.deadline) == (1, NOW)
+    assert lines() == ["lease.expired generation=7 late=0", "lease.bad_command length=17"]
+
+
+def test_console_without_a_port_takes_nothing():
+    """An absent port reads all ones, which looks like a byte that waits."""
+    asked = []
+
+    def port(number, _size):
+        asked.append(number)
+        return 0xFF
+
+    LAB.call(console_poll, Environment(on_port_in=port))
+    assert asked == [STATUS]
+    assert LAB.g(CONSOLE).length == 0

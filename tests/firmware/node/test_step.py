@@ -81,6 +81,15 @@ def test_receive_frames_answers_diagnostics():
     assert LAB.g(DIAGNOSTICS).requests == 1
 
 
+def test_receive_frames_port_zero_is_no_way_to_diagnostics_that_are_off():
+    node = Node()
+    LAB.g(CONFIG).diagnostics_port = 0
+    node.bench.card.deliver(node.frame(question(), port=0))
+    node.call(receive_frames)
+    assert LAB.g(DIAGNOSTICS).requests == 0
+    assert LAB.g(DNS).strays == 1
+
+
 def test_receive_frames_hands_other_datagrams_to_dns():
     node = Node()
     node.bench.card.deliver(node.frame(b"x" * 20, port=50_000))
