@@ -54,6 +54,7 @@ from toolchain.asm import (
     RDI,
     RDX,
     RSI,
+    A,
     Asm,
     B,
     C,
@@ -85,6 +86,10 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
     a.jz(unknown)
     a.xor(EDX, EDX)
     a.div(RCX)
+    # After 49 days an age would begin anew and look like a fresh one: it stays at the longest.
+    a.mov(ECX, AGE_UNKNOWN - 1)
+    a.cmp(RAX, RCX)
+    a.cmov(A, RAX, RCX)
     a.ret()
     a.place(unknown)
     a.mov(EAX, AGE_UNKNOWN)
@@ -254,13 +259,13 @@ def diagnostics_input(
     a.j(B, bad)
     a.cmp(request.magic, STATUS_REQUEST_MAGIC)
     a.j(NE, bad)
-    a.inc(DIAGNOSTICS.it.requests)
     a.mov(R12, RSI)
     a.mov(R13D, source)
     a.mov(R14D, port)
     a.call(udp_answer)
     with a.if_(C):
         a.ret()
+    a.inc(DIAGNOSTICS.it.requests)
     reply = StatusReply.at(RDI)
     a.mov(R8, RDI)
     a.xor(EAX, EAX)

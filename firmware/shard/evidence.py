@@ -5,7 +5,10 @@ from firmware.layouts.shard import Evidence, ShardContext
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
-from toolchain.asm import AL, AX, EAX, EDX, RAX, RBX, RDX, Asm, In, routine
+from toolchain.asm import AL, AX, EAX, EDX, RAX, RBX, RDX, A, Asm, In, routine
+
+CONNECTED_MS_MAX = 0xFFFF_FFFF
+"""Longer than 49 days counts as that."""
 
 
 @routine(
@@ -72,6 +75,9 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
     a.jz(unknown)
     a.xor(EDX, EDX)
     a.div(CLOCK.it.tsc_cycles_per_ms)
+    a.mov(EDX, CONNECTED_MS_MAX)
+    a.cmp(RAX, RDX)
+    a.cmov(A, RAX, RDX)
     a.mov(kept.connected_ms, EAX)
     a.place(unknown)
     a.ret()

@@ -23,7 +23,7 @@ def age_in_ms(w: World, since: int) -> int:
     cycles = w.g(CLOCK).tsc_cycles_per_ms
     if not since or not cycles:
         return AGE_UNKNOWN
-    return int((w.g(CORE).now - since) % 2**64 // cycles)
+    return min((w.g(CORE).now - since) % 2**64 // int(cycles), AGE_UNKNOWN - 1)
 
 
 @model
@@ -61,10 +61,10 @@ def diagnostics_input(w: World, request: int, length: int, source: int, port: in
     if length < StatusReply.SIZE or asked.magic != STATUS_REQUEST_MAGIC:
         counters.bad += 1
         return
-    counters.requests += 1
     place, refused = udp_answer(w)
     if refused:
         return
+    counters.requests += 1
     slot, nonce = asked.slot, asked.nonce
     w.write(place, bytes(StatusReply.SIZE))
     answer = w.view(StatusReply, place)

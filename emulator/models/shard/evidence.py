@@ -17,4 +17,4 @@ def copy_evidence(w: World, shard: int) -> None:
     since = context.connected_at
     kept.connected_ms = 0
     if since and cycles:
-        kept.connected_ms = ((now - since) % 2**64) // cycles
+        kept.connected_ms = min((now - since) % 2**64 // cycles, 2**32 - 1)

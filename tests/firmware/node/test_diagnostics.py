@@ -130,6 +130,15 @@ def test_diagnostics_without_a_transmit_buffer_answers_later(bench):
     assert LAB.g(NET).counters.tx_no_buffer == 1
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "age"),
+    [(0, 0), (2**32 - 2, 2**32 - 2), (2**32 - 1, 2**32 - 2), (2**32 + 5, 2**32 - 2)],
+)
+def test_age_of_more_than_49_days_does_not_begin_anew(milliseconds, age):
+    LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = 7 + milliseconds * MS, MS
+    assert LAB.call(age_in_ms, since=7).outputs["eax"] == age
+
+
 @settings(max_examples=60, deadline=None)
 @given(since=QWORD, now=QWORD, cycles=st.sampled_from([0, 1, MS]))
 def test_age_any_stamp_matches_model(since, now, cycles):

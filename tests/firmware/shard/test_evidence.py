@@ -44,3 +44,12 @@ def test_copy_evidence_says_how_long_the_connection_lived(since, wanted):
     context.connected_at = since
     LAB.call(copy_evidence, shard=shard)
     assert context.evidence.connected_ms == wanted
+
+
+def test_copy_evidence_of_more_than_49_days_does_not_begin_anew():
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = 1000, 1000 * 2**32 + 5_000_000
+    context.connected_at = 5
+    LAB.call(copy_evidence, shard=shard)
+    assert context.evidence.connected_ms == 2**32 - 1
