@@ -23,7 +23,7 @@ def age_in_ms(w: World, since: int) -> int:
     cycles = w.g(CLOCK).tsc_cycles_per_ms
     if not since or not cycles:
         return AGE_UNKNOWN
-    return min((w.g(CORE).now - since) % 2**64 // int(cycles), AGE_UNKNOWN - 1)
+    return min(int((w.g(CORE).now - since) % 2**64 // cycles), AGE_UNKNOWN - 1)
 
 
 @model
