@@ -74,6 +74,11 @@ def test_two_thousand_dispatches_a_second_with_one_percent_loss(tmp_path):
 @pytest.mark.soak
 def test_soak(tmp_path):
     seconds = float(os.environ["SHARDFW_SOAK_SECONDS"])
-    stats, rows, rate, _ = asyncio.run(loaded(tmp_path, seconds))
+    stats, rows, rate, drops = asyncio.run(loaded(tmp_path, seconds))
     check(stats, rows)
-    print(f"\n{rate:.0f} dispatches/s over {SHARDS} shards, {seconds:.0f} s, {LOSS}")  # noqa: T201
+    taken = sum(row["dispatches"] for row in rows)
+    breaks = sum(row["reconnects"] for row in rows)
+    print(  # noqa: T201
+        f"\n{taken} dispatches, {rate:.0f} a second over {SHARDS} shards for {seconds:.0f} s; "
+        f"{LOSS} dropped {drops['drop']} frames; none lost, {breaks} connections broke"
+    )
