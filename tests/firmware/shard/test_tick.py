@@ -273,3 +273,14 @@ def test_shards_tick_without_shards_does_nothing():
     LAB.g(CORE).slots_used = 0
     LAB.call(shards_tick, Environment())
     assert node.shards[0].state == ShardState.ASSIGNED
+
+
+def test_tick_without_a_clock_a_waiting_shard_asks_for_no_turn():
+    """Now plus nothing would be due at once, for ever; the calibration wakes the shards."""
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, Phase.PERMIT
+    LAB.g(PERMITS).keys[0].owner = 2
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    assert node.tick() == NEVER
+    assert context.phase == Phase.PERMIT
