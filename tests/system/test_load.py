@@ -46,12 +46,12 @@ async def loaded(folder, seconds, *, plan=LOSS, seed=1):
             await gateway.call(lambda core: core.set_load(None))
             await site.settled()
             took = time.monotonic() - begun
+            drops = relay.injector.hits
             relay.set_plan("")
             await site.all_connected()
             await site.settled()
             stats, rows = gateway.stats(), await site.shard_rows()
             sent = sum(s.sequence for s in stats.shards) - sum(start)
-            drops = relay.injector.hits if plan else {}
             return stats, rows, sent / took, drops
 
 
