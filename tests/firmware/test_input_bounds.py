@@ -45,7 +45,8 @@ from firmware.tcp.demux import tcp_parse
 from firmware.tcp.input import tcp_input
 from firmware.tcp.options import tcp_options
 from firmware.websocket.close import ws_peer_close
-from firmware.websocket.frames import ws_header, ws_pong
+from firmware.websocket.frames import ws_pong
+from firmware.websocket.header import ws_header
 from firmware.websocket.request import ws_write_request
 from firmware.websocket.response import ws_response
 from firmware.websocket.utf8 import UTF8_ACCEPT, utf8_check
