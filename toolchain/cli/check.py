@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE_SECONDS = 0.4
+LOGGED_TESTS = 1000
+"""A run of so many tests tells a log, which shows no bar, how far it is."""
 
 
 def release_images() -> list[Image]:
@@ -188,18 +190,23 @@ def _run_tests(paths: Sequence[str], folder: Path, jobs: int) -> tuple[dict[str,
 
 
 def _progress(stream: Iterator[str]) -> Iterator[str]:
-    """Yield the outcome of each test and show a bar on a terminal."""
+    """Yield the outcome of each test; show a bar on a terminal, a line per tenth in a log."""
     console = Console(stderr=True)
     columns = (TextColumn("proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    total = done = 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as p:
         task = p.add_task("proving", total=None)
         for line in stream:
             message = json.loads(line)
             if "total" in message:
-                p.update(task, total=message["total"])
-            else:
-                p.advance(task)
-                yield message["outcome"]
+                total = message["total"]
+                p.update(task, total=total)
+                continue
+            p.advance(task)
+            done += 1
+            if not console.is_terminal and total >= LOGGED_TESTS and done % (total // 10) == 0:
+                click.echo(f"proving: {done} of {total} tests", err=True)
+            yield message["outcome"]
 
 
 def _report(images: Sequence[Image], chosen: Sequence[Routine], folder: Path) -> Report:

@@ -183,3 +183,12 @@ def test_low_coverage_of_the_image_is_a_problem_unless_restricted():
     report = Report([row], Statistics(), Figures(), SPEEDS, {}, restricted=True)
     report.judge(coverage=True)
     assert report.problems == []
+
+
+@pytest.mark.parametrize(("count", "lines"), [(2000, 10), (20, 0)])
+def test_a_log_is_told_of_each_tenth_of_a_long_run(capsys, count, lines):
+    stream = [json.dumps({"total": count}), *[json.dumps({"outcome": "passed"})] * count]
+    assert list(check._progress(iter(stream))) == ["passed"] * count
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == lines
+    assert told[-1:] == ["proving: 2000 of 2000 tests"] * bool(lines)
