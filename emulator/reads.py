@@ -3,7 +3,8 @@
 A parser that looks one byte behind its input does no visible harm in a test: the byte is there, and
 often it even has the right value. The model states which bytes the rule depends on. So each load
 from memory that is marked `foreign` (frames, rings, buffers of a caller) must lie within what the
-model read or stored in the same call.
+model read or stored in the same call. In the node's own memory that holds for loads whose address
+is computed (an index, a string instruction); plain fields are judged by the contracts at build.
 """
 
 from __future__ import annotations
@@ -11,16 +12,40 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+import iced_x86 as ix
 import unicorn as uc
 
-from emulator.machine import PAGE, split
+from emulator.machine import PAGE, STACK_BYTES, STACK_TOP, split
 from emulator.mismatch import Mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from emulator.machine import Machine
+    from emulator.machine import Machine, Region
     from toolchain.asm.routine import Routine
+    from toolchain.link import Image
+
+_STACK = STACK_TOP - STACK_BYTES
+# By image: addresses of the instructions that compute where they load from.
+_COMPUTED: dict[int, tuple[Image, frozenset[int]]] = {}
+
+
+def computed(image: Image) -> frozenset[int]:
+    """Return the addresses of instructions with an index, and of string instructions."""
+    known = _COMPUTED.get(id(image))
+    if known is not None:
+        return known[1]
+    found = set()
+    for placed in image.routines():
+        section = image.section(placed.section)
+        if section.bits == placed.thing.bits == 64:
+            start = placed.address - section.address
+            code = section.contents[start : start + placed.size]
+            for ins in ix.Decoder(64, code, ip=placed.address):
+                if ins.is_string_instruction or ins.memory_index:
+                    found.add(ins.ip)
+    _COMPUTED[id(image)] = image, frozenset(found)
+    return _COMPUTED[id(image)][1]
 
 
 def merged(runs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -49,21 +74,36 @@ class ReadsJudge:
         self._loads: dict[tuple[int, int], int] = {}
 
     def hooks(self) -> list[int]:
-        """Start anew; hook the loads from every foreign region and return the handles."""
+        """Start anew; hook the loads that are judged and return the handles."""
         self._loads.clear()
-        loads, trace = self._loads, self._trace
+        loads, trace, indexed = self._loads, self._trace, computed(self._machine.image)
 
-        def on_read(
+        def on_foreign(
             _engine: uc.Uc, _kind: int, address: int, size: int, _value: int, _data: object
         ) -> None:
             loads.setdefault((address, size), len(trace) - 1)
 
+        def on_own(
+            _engine: uc.Uc, _kind: int, address: int, size: int, _value: int, _data: object
+        ) -> None:
+            if trace[-1] in indexed:
+                loads.setdefault((address, size), len(trace) - 1)
+
         return [
-            self._machine.hook(uc.UC_HOOK_MEM_READ, on_read, start, start + region.size - 1)
+            self._machine.hook(
+                uc.UC_HOOK_MEM_READ,
+                on_foreign if region.foreign else on_own,
+                start,
+                start + region.size - 1,
+            )
             for region in self._machine.regions
-            if region.foreign
+            if region.foreign or self._is_own(region)
             for start in (region.address, *region.aliases)
         ]
+
+    def _is_own(self, region: Region) -> bool:
+        """Tell whether a region holds structs; the stack belongs to whoever runs."""
+        return region.writable and not region.executable and region.address != _STACK
 
     def judge(self, routine: Routine, known: Iterable[tuple[int, int]]) -> None:
         """Compare with the runs (address, size) that the model read or stored.

@@ -47,6 +47,14 @@ def wide_last_byte(a: Asm, text: Reg64, length: Reg32) -> None:
     a.ret()
 
 
+@routine(source="tests", inputs=BOTH, outputs=[Out(EAX, "its first byte")], reads=[TEXT])
+def first_word(a: Asm, text: Reg64, length: Reg32) -> None:
+    """Load four bytes at a fixed place and keep one of them."""
+    a.mov(EAX, mem32(text, ref=TEXT))
+    a.and_(EAX, 0xFF)
+    a.ret()
+
+
 @routine(
     source="tests", inputs=BOTH, outputs=[Out(EAX, "its last byte")], reads=[TEXT], writes=[TEXT]
 )
@@ -70,7 +78,11 @@ def _marked(w: World, text: int, length: int) -> int:
     return _last(w, text, length)
 
 
-RULES = {last_byte: _last, wide_last_byte: _last, marked_last_byte: _marked}
+def _first(w: World, text: int, length: int) -> int:
+    return w.read(text, length)[0]
+
+
+RULES = {first_word: _first, last_byte: _last, wide_last_byte: _last, marked_last_byte: _marked}
 for subject, rule in RULES.items():
 
     def named(*args, rule=rule, **kwargs):
@@ -139,10 +151,18 @@ def test_reads_through_an_alias_count_for_the_same_bytes():
         call(wide_last_byte, at, 4)
 
 
-def test_reads_of_memory_that_nobody_else_writes_are_left_to_the_contract():
+def test_reads_of_our_own_structs_are_judged_where_the_address_is_computed():
     at = LAB.shard()
     LAB.machine.write(at, b"abc")
-    assert call(wide_last_byte, at, 3) == ord("c")
+    assert call(last_byte, at, 3) == ord("c")
+    with pytest.raises(Mismatch, match=r"\(state0\+0x3\) is none"):
+        call(wide_last_byte, at, 3)
+
+
+def test_reads_of_a_plain_field_are_left_to_the_contract():
+    at = LAB.shard()
+    LAB.machine.write(at, b"abc")
+    assert call(first_word, at, 3) == ord("a")
 
 
 def test_put_lays_an_input_at_the_edge_of_memory():
