@@ -144,6 +144,16 @@ def test_shard_lose_open_websocket_gets_five_seconds_to_close():
     assert context.websocket.state == WsState.CLOSING
 
 
+def test_shard_lose_open_websocket_without_a_code_to_close_with_is_dropped():
+    shard, context = prepare(
+        {"state": ShardState.READY, "failure": End.TCP_FAILED, "failure_close": 0},
+        {"tcp": TcpState.ESTABLISHED, "websocket": WsState.OPEN},
+    )
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert context.close_deadline == 0
+    assert context.tcp.state == TcpState.CLOSED
+
+
 @pytest.mark.parametrize("state", [TcpState.ESTABLISHED, TcpState.CLOSE_WAIT])
 def test_shard_lose_lets_the_answer_to_the_peers_close_leave(state):
     shard, context = prepare(
