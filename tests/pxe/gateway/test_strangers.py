@@ -19,7 +19,7 @@ from yarl import URL
 from pxe.gateway import GatewayEvent, GatewayOptions, LoadOptions
 from pxe.gateway.accounting import GatewayStats
 from pxe.gateway.bodies import BOT_ID
-from pxe.gateway.load import COUNTER_KEY
+from pxe.gateway.load import COUNTER_KEY, MIX
 from pxe.gateway.server import GatewayServer
 
 with warnings.catch_warnings():
@@ -37,6 +37,9 @@ TIMEOUT_S = 60.0
 
 
 OPTIONS = GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0))
+# hikari takes events in tasks of their own, and asks its connection who it is when a guild comes: one
+# whose turn comes after a cut is its error, not ours.
+HIKARI_LOAD = LoadOptions(rate=300.0, mix=tuple(row for row in MIX if row[0] != "GUILD_CREATE"))
 
 
 Predicate = Callable[[GatewayStats], bool]
@@ -91,7 +94,8 @@ def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
             if event.name == "connect":
                 targets.append(str(event.fields["target"]))
 
-        async with GatewayServer(OPTIONS, observer=observe) as server:
+        options = dataclasses.replace(OPTIONS, load=HIKARI_LOAD)
+        async with GatewayServer(options, observer=observe) as server:
             bot = hikari.GatewayBot(
                 TOKEN,
                 banner=None,
