@@ -10,7 +10,7 @@ from firmware.image import link_direct, pack
 from firmware.layouts.config import CONFIG
 from firmware.layouts.echo import ECHO_MAGIC, EchoControl
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
-from tests.support.kosoku import CASES, Kosoku, failures
+from tests.support.kosoku import CASES, failures, verdicts
 from tests.system.roles import echo_node
 from toolchain.build import make_template
 from toolchain.cli import images
@@ -65,8 +65,6 @@ def test_kosoku_every_case_against_a_node(tmp_path):
                 await node.wait_line(VERDICT, CASE_S, after=seen)
             suite.settle()
 
-    with Kosoku(tmp_path / "reports") as suite:
-        asyncio.run(scenario(suite))
-        report = suite.finish()
+    report = verdicts(tmp_path / "reports", lambda suite: asyncio.run(scenario(suite)))
     assert len(report) == CASES
     assert failures(report) == {}

@@ -3,17 +3,19 @@
 import pytest
 
 from tests.support.echo_bridge import EchoBridge
-from tests.support.kosoku import CASES, INFORMATIONAL, Kosoku, failures
+from tests.support.kosoku import CASES, INFORMATIONAL, failures, verdicts
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """Run every case once and return the suite's verdicts by case."""
-    with Kosoku(tmp_path_factory.mktemp("kosoku")) as suite:
+    """Run every case and return the suite's verdicts by case."""
+
+    def play(suite):
         bridge = EchoBridge()
         for case in range(1, suite.count() + 1):
             bridge.run("127.0.0.1", suite.port, suite.path(case))
-        return suite.finish()
+
+    return verdicts(tmp_path_factory.mktemp("kosoku"), play)
 
 
 def test_kosoku_runs_every_case(report):
