@@ -39,7 +39,8 @@ TIMEOUT_S = 60.0
 OPTIONS = GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0))
 # hikari takes events in tasks of their own, and asks its connection who it is when a guild comes: one
 # whose turn comes after a cut is its error, not ours.
-HIKARI_LOAD = LoadOptions(rate=300.0, mix=tuple(row for row in MIX if row[0] != "GUILD_CREATE"))
+HIKARI_MIX = dict(MIX) | {"GUILD_CREATE": 0.0}
+HIKARI_LOAD = LoadOptions(rate=300.0, mix=tuple(HIKARI_MIX.items()))
 
 
 Predicate = Callable[[GatewayStats], bool]
