@@ -4,114 +4,22 @@ from emulator.effects import World, model
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.poll import gateway_poll
 from emulator.models.gateway.timers import gateway_tick
-from emulator.models.log import log_write
-from emulator.models.shard.backoff import schedule_backoff
-from emulator.models.shard.dial import shard_ask_permit, shard_begin, shard_dial, shard_may_start
-from emulator.models.shard.lose import record_backoff, shard_lose
-from emulator.models.shard.permit import permit_release
+from emulator.models.shard.dial import shard_begin, shard_may_start
+from emulator.models.shard.lose import shard_lose
+from emulator.models.shard.phases import (
+    NEVER,
+    poll_deadline,
+    shard_advance,
+    shard_say_goodbye,
+    tick_backoff,
+)
 from emulator.models.tcp.timers import tcp_tick
-from emulator.models.tls.transport import tls_abort, tls_close, tls_start
-from emulator.models.websocket.connection import ws_start
-from emulator.models.websocket.frames import ws_next
-from firmware.layouts.gateway import GatewayState
-from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
-from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.node import CORE
+from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE
-
-NEVER = 2**64 - 1
-RETRY_POLL_MS = 100
-
-
-def _poll_deadline(w: World) -> int:
-    span = RETRY_POLL_MS * int(w.g(CLOCK).tsc_cycles_per_ms) % 2**64
-    return (w.g(CORE).now + span) % 2**64 if span else NEVER
-
-
-@model
-def shard_say_goodbye(w: World, shard: int) -> int:
-    """At most five seconds for the peer's answer, then a reset."""
-    context = w.view(ShardContext, shard)
-    deadline = context.close_deadline
-    if not deadline:
-        return NEVER
-    ws_next(w, shard)
-    if context.websocket.state == WsState.CLOSED:
-        tls_close(w, shard)
-    talking = context.websocket.state in (WsState.CLOSING, WsState.CLOSED)
-    over = context.tcp.state in (TcpState.CLOSED, TcpState.TIME_WAIT, TcpState.FAILED)
-    if talking and not over and w.g(CORE).now < deadline:
-        return int(min(tcp_tick(w, shard), deadline))
-    context.close_deadline = 0
-    tls_abort(w, shard)
-    return NEVER
-
-
-@model
-def tick_backoff(w: World, shard: int) -> int:
-    """Zero deadline: schedule once; without a clock one record and back to ASSIGNED."""
-    context = w.view(ShardContext, shard)
-    farewell = shard_say_goodbye(w, shard)
-    if context.reconnect_deadline == 0:
-        if not w.g(CLOCK).tsc_cycles_per_ms:
-            context.state, context.hold = ShardState.ASSIGNED, Hold.NO_CLOCK
-            kept = context.evidence
-            log_write(w, shard, SHARD_NO_CLOCK, kept.error, kept.tcp_state, kept.tls_state, 0)
-            return NEVER
-        schedule_backoff(w, shard)
-        record_backoff(w, shard)
-    if context.reconnect_deadline > w.g(CORE).now:
-        return int(min(context.reconnect_deadline, farewell))
-    shard_begin(w, shard)
-    return int(w.g(CORE).now)
-
-
-@model
-def shard_become_ready(w: World, shard: int) -> None:
-    """Connected: no deadline of the attempt is left."""
-    context, now = w.view(ShardContext, shard), w.g(CORE).now
-    context.state = ShardState.READY
-    context.flags = context.flags | ShardFlag.ESTABLISHED
-    context.attempt_deadline = context.disconnected_at = 0
-    context.connected_at = now
-    if context.session_ptr:
-        w.view(Session, context.session_ptr).unanswered_resumes = 0
-    resumed = int(context.phase == Phase.REPLAY)
-    context.phase = Phase.NONE
-    took = (now - context.attempt_started) % 2**64
-    log_write(w, shard, SHARD_READY, context.attempts, resumed, context.sequence, took)
-
-
-@model
-def shard_advance(w: World, shard: int) -> None:
-    """Each phase ends when its layer is ready; several may end in one step."""
-    context = w.view(ShardContext, shard)
-    if context.phase == Phase.PERMIT:
-        shard_ask_permit(w, shard)
-    if context.phase == Phase.RESOLVE:
-        shard_dial(w, shard)
-    if context.phase == Phase.TCP and context.tcp.state == TcpState.ESTABLISHED:
-        tls_start(w, shard)
-        context.phase = Phase.TLS
-    if context.phase == Phase.TLS and context.tls.state == TlsState.PASS_THROUGH:
-        ws_start(w, shard)
-        context.phase = Phase.WS
-    if context.phase == Phase.WS and context.websocket.state == WsState.OPEN:
-        context.phase = Phase.HELLO
-    if context.phase == Phase.HELLO:
-        if context.gateway.state == GatewayState.WAIT_RESUMED:
-            context.phase = Phase.REPLAY
-        elif context.gateway.state == GatewayState.WAIT_READY:
-            context.identifies += 1
-            context.phase = Phase.IDENT
-            permit_release(w, shard)
-    if context.gateway.state == GatewayState.READY:
-        if context.phase == Phase.REPLAY:
-            context.resumes += 1
-        shard_become_ready(w, shard)
 
 
 @model
@@ -149,7 +57,7 @@ def tick_connection(w: World, shard: int) -> int:
     if context.state == ShardState.STARTING:
         wanted = min(wanted, (context.attempt_deadline - 1) % 2**64)
         if context.phase in (Phase.RESOLVE, Phase.PERMIT):
-            wanted = min(wanted, _poll_deadline(w))
+            wanted = min(wanted, poll_deadline(w))
     return wanted
 
 
@@ -166,7 +74,7 @@ def shard_tick(w: World, shard: int) -> int:
         hold = shard_may_start(w)
         if hold:
             context.hold = hold
-            return _poll_deadline(w)
+            return poll_deadline(w)
         shard_begin(w, shard)
     return int(tick_connection(w, shard))
 

@@ -12,8 +12,8 @@ from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import NO_CONNECTION, shard_dial
+from firmware.shard.phases import shard_advance, shard_become_ready, shard_say_goodbye
 from firmware.shard.resume import shard_is_resumable
-from firmware.shard.tick import shard_advance, shard_become_ready, shard_say_goodbye
 from tests.firmware.shard.test_tick import LAB, NEVER, Node
 from tests.support.net import START
 from tests.support.states import MS
