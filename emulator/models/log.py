@@ -15,8 +15,7 @@ from firmware.layouts.log import (
 )
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
-
-DRAIN_BURSTS = 4
+from firmware.log import DRAIN_BURSTS
 
 
 def log(w: World, code: LogCode, shard: int | None, *values: int) -> None:
@@ -54,8 +53,10 @@ def log_write(
     if shard:
         parts.append(f"shard={w.view(ShardContext, shard).shard_id}")
     parts.append(f"code={entry.name}")
+    # A line has up to four fields; values beyond them are not printed.
     values = (first, second, third, fourth)
-    parts += [f"{key}={_text(w, kind, v)}" for (key, kind), v in zip(entry.fields, values)]  # noqa: B905 - unused values are not printed
+    fields = zip(entry.fields, values, strict=False)
+    parts += [f"{key}={_text(w, kind, v)}" for (key, kind), v in fields]
     line = (" ".join(parts) + "\n").encode()
     if (log.head - log.tail) % 2**64 + len(line) > LOG_RING_BYTES:
         log.dropped += 1

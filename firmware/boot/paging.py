@@ -12,6 +12,7 @@ from firmware.boot.low import (
     low32,
 )
 from firmware.boot.regions import find_run, region_take
+from firmware.cpu.serial import COM1
 from firmware.layouts.boot import LOW_BOOT, BootInfo
 from firmware.layouts.memory import (
     RECORD_PHYSICAL,
@@ -72,7 +73,6 @@ from toolchain.link import LinkerSymbol
 
 TABLES = Region("page tables", "the run that find_run gave, by physical address")
 MESSAGE = Region("a message", "zero-terminated, in .boot")
-COM1 = 0x3F8
 A20_LOW, A20_HIGH = Region("500h", "a word to test A20 with"), Region("100500h", "its alias")
 CPUID_HIGHEST, CPUID_FEATURES = 0x8000_0000, 0x8000_0001
 LONG_MODE, NO_EXECUTE = 1 << 29, 1 << 20

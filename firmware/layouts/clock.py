@@ -12,6 +12,9 @@ class ClockSource(enum.IntFlag):
     PM_TIMER = 2
 
 
+NEVER = 2**64 - 1
+"""A deadline, as TSC, that is not set; it sorts after every other."""
+SECOND_MS = 1_000
 PIT_CHANNEL_0, PIT_CHANNEL_2, PIT_CONTROL, PORT_B = 0x40, 0x42, 0x43, 0x61
 PIT_HZ = 1_193_182
 PM_HZ = 3_579_545

@@ -30,7 +30,9 @@ PAYLOAD_OFFSET = ETHERNET_HEADER + IP_HEADER
 """Where an IPv4 payload starts in a frame of ours."""
 PROTOCOL_ICMP, PROTOCOL_TCP, PROTOCOL_UDP = 1, 6, 17
 BROADCAST = 0xFFFF_FFFF
-NEVER = (1 << 64) - 1
+TTL = 64
+FIRST_PORT = 49152
+"""RFC 6335 6: the dynamic ports."""
 
 
 def raw16(offset: int, doc: str) -> Field16[int]:

@@ -39,13 +39,16 @@ class Plan(Struct):
     local_count = u32(0x08, "shards of this node")
 
 
+SLOT_ACTIVE = 1
+
+
 class Slot(Struct):
     """One row of the scheduler's table: 16 bytes (decision 10)."""
 
     SIZE = 0x10
     deadline = u64(0x00, "TSC when the shard next wants to run; 0 = now")
     context = u32(0x08, "ShardContext address (windows lie below 4 GB)")
-    flags = u32(0x0C, "bit 0: active")
+    flags = u32(0x0C, "SLOT_ACTIVE or 0")
 
 
 class Network(Struct):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from firmware.errors import Layer, site
+from firmware.layouts.net import FIRST_PORT
 from firmware.limits import SHARDS_MAX
 from toolchain.asm.operands import Region
 from toolchain.layout import (
@@ -78,8 +79,6 @@ TCP_RESET = site(Layer.TCP, 2, "reset", "the server reset the connection")
 TCP_TIMED_OUT = site(Layer.TCP, 3, "timed_out", "nothing we sent was acknowledged within 30 s")
 TCP_KEEPALIVE = site(Layer.TCP, 4, "keepalive", "the server answered no keepalive")
 
-NEVER = 2**64 - 1
-"""A deadline that is not set; it sorts after every other."""
 HEADER_BYTES = 20
 OPTIONS_MAX = 40
 PROTOCOL_TCP = 6
@@ -91,8 +90,6 @@ SCALE_PRESENT = 0x80
 SCALE_MAX = 14
 SPANS_MAX = 4
 """Islands of data beyond a hole; four fit into one SACK option (RFC 2018 3)."""
-FIRST_PORT = 49152
-"""RFC 6335 6: the dynamic ports."""
 PORTS = 65536 - FIRST_PORT
 
 RTO_INITIAL_MS = 1_000

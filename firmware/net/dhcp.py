@@ -2,13 +2,13 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
+from firmware.layouts.clock import NEVER, SECOND_MS
 from firmware.layouts.net import (
     DHCP,
     DHCP_BACKOFF_MAX,
     DHCP_OPTIONS,
     DHCP_TRIES,
     NET,
-    NEVER,
     RENEW_MIN_MS,
     SUMS,
     Dhcp,
@@ -48,8 +48,6 @@ from toolchain.asm import (
     mem8,
     routine,
 )
-
-SECOND_MS = 1000
 
 
 def first_byte_of_host(a: Asm, ip: Reg8, no: Label) -> None:

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
+from firmware.layouts.clock import NEVER, SECOND_MS
 from firmware.layouts.net import (
     DHCP,
     DHCP_OPTIONS,
@@ -9,7 +10,6 @@ from firmware.layouts.net import (
     LEASE_MAX_S,
     LEASE_MIN_S,
     NET,
-    NEVER,
     SUMS,
     Dhcp,
     DhcpMessage,
@@ -44,8 +44,6 @@ from toolchain.asm import (
     mem8,
     routine,
 )
-
-SECOND_MS = 1000
 
 
 @routine(

@@ -1,6 +1,7 @@
 """DHCP messages out: DISCOVER, and REQUEST for an offer or a lease."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.net import (
     BROADCAST,
     DHCP,
@@ -59,7 +60,6 @@ TEMPLATE = constant(
     "our message with nothing filled in",
     align=8,
 )
-SECOND_MS = 1000
 
 
 @routine(

@@ -19,6 +19,7 @@ from firmware.layouts.dns import (
     DnsHeader,
     DnsState,
 )
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, core
 from firmware.net.dns_message import dns_settle
 from firmware.net.dns_name import dns_parse_quad
@@ -64,8 +65,6 @@ from toolchain.asm import (
     routine,
 )
 
-FIRST_PORT = 0xC000
-"""RFC 6335 6: the dynamic range; the low 14 bits are random."""
 RECURSION_DESIRED = 0x0001
 """Flags of a question, as on the wire: 0x0100."""
 FOUND, PENDING, FAILED = 0, 1, 2

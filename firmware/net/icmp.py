@@ -8,6 +8,7 @@ from firmware.layouts.net import (
     OUT,
     PAYLOAD_OFFSET,
     PROTOCOL_ICMP,
+    TTL,
     EthernetHeader,
     EtherType,
     IcmpHeader,
@@ -47,7 +48,6 @@ from toolchain.asm import (
 )
 
 ECHO_REQUEST = 8
-TTL = 64
 ECHO_MAX = FRAME_MAX - ETHERNET_HEADER - IP_HEADER
 """The longest message whose answer fits in a frame."""
 

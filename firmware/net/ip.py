@@ -8,6 +8,7 @@ from firmware.layouts.net import (
     NET,
     OUT,
     PAYLOAD_OFFSET,
+    TTL,
     ArpEntry,
     EthernetHeader,
     EtherType,
@@ -54,7 +55,6 @@ from toolchain.asm import (
 )
 
 DONT_FRAGMENT = 0x4000
-TTL = 64
 VERSION_WORDS = 0x45
 LOOPBACK = 127
 MULTICAST = 224

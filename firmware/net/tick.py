@@ -1,7 +1,8 @@
 """Time for the network: link, router's neighbour entry, DHCP, DNS."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.layouts.net import BROADCAST, CHECK_MS, NET, NEVER, NetState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.net import BROADCAST, CHECK_MS, NET, NetState
 from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, core
 from firmware.net.arp import arp_doubt, arp_lookup, cycles
 from firmware.net.dhcp import dhcp_link_up, dhcp_tick

@@ -6,6 +6,7 @@ longer makes sense turns the NIC FAILED, and `nic_init` starts it anew.
 
 from firmware.abi import CALLER_SAVED
 from firmware.errors import NIC_RING
+from firmware.layouts.net import ETHERNET_HEADER
 from firmware.layouts.nic import (
     BUFFER_SHIFT,
     CHECKSUM_TRUSTED,
@@ -61,7 +62,6 @@ from toolchain.asm import (
 )
 
 ETHERNET_MIN = 60
-ETHERNET_HEADER = 14
 
 
 @routine(

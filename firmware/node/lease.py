@@ -3,7 +3,17 @@
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import LEASE_EXPIRED, LEASE_GRANTED
-from firmware.layouts.node import CLOCK, CORE, LEASE, Clock, CoreState, Lease, Slot, core
+from firmware.layouts.node import (
+    CLOCK,
+    CORE,
+    LEASE,
+    SLOT_ACTIVE,
+    Clock,
+    CoreState,
+    Lease,
+    Slot,
+    core,
+)
 from firmware.layouts.shard import Hold
 from firmware.log import log, log_write
 from firmware.shard.lose import shard_hold
@@ -29,8 +39,6 @@ from toolchain.asm import (
     Z,
     routine,
 )
-
-SLOT_ACTIVE = 1
 
 
 @routine(

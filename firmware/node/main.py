@@ -6,7 +6,7 @@ from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY, Memory
-from firmware.layouts.node import CORE, PLAN, CoreState, Plan, Slot, core
+from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE, CoreState, Plan, Slot, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permits
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.limits import SHARDS_MAX
@@ -15,7 +15,6 @@ from firmware.memory.windows import workspace_map
 from firmware.net.start import net_start
 from firmware.nic.device import nic_init
 from firmware.node.lease import lease_begin
-from firmware.shard.tick import SLOT_ACTIVE
 from toolchain.asm import (
     AE,
     CF,

@@ -7,7 +7,7 @@ bytes run on hardware, in QEMU and in the simulator.
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
-from firmware.layouts.node import CORE, CoreState, Slot, core
+from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
 from firmware.layouts.shard import ShardContext
 from firmware.log import log_drain
 from firmware.net.dns import dns_tick
@@ -20,7 +20,6 @@ from firmware.node.console import console_poll
 from firmware.node.diagnostics import diagnostics_input
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
-from firmware.shard.tick import SLOT_ACTIVE
 from firmware.tcp.input import tcp_input
 from toolchain.asm import (
     BE,

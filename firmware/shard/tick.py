@@ -8,7 +8,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
-from firmware.layouts.node import CORE, Clock, CoreState, Slot, core
+from firmware.layouts.node import CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
@@ -43,7 +43,6 @@ from toolchain.asm import (
     routine,
 )
 
-SLOT_ACTIVE = 1
 CLOSE_UNKNOWN_ERROR = 4000
 """The close code that keeps the session alive at the peer (decision 24)."""
 

@@ -1,10 +1,10 @@
 """What an acknowledgement changes: the queue, the windows, the congestion state."""
 
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     GIVE_UP_MS,
-    NEVER,
     TCP_IN,
     TIME_WAIT_MS,
     TcpContext,

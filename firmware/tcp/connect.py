@@ -3,13 +3,13 @@
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.chacha20 import chacha20_block
 from firmware.crypto.drbg import drbg_bytes, drbg_u64
+from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import CHACHA_CONSTANTS, DRBG, Drbg
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     ADDRESS,
-    FIRST_PORT,
-    NEVER,
     PORTS,
     RTO_INITIAL_MS,
     TCP_ISN,

@@ -1,9 +1,9 @@
 """From the bytes of a frame to the connection that they are for."""
 
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     ADDRESS,
-    FIRST_PORT,
     HEADER_BYTES,
     PROTOCOL_TCP,
     TCP_IN,

@@ -1,13 +1,13 @@
 """The answer to our SYN."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     KEEP_IDLE_MS,
     MSS_DEFAULT,
     MSS_LEAST,
-    NEVER,
     RTO_AFTER_SYN_LOSS_MS,
     SCALE_PRESENT,
     TCP_IN,

@@ -1,12 +1,12 @@
 """What may be sent now, and what has to be sent again."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     BACKOFF_MOST,
     MSS_DEFAULT,
-    NEVER,
     TcpContext,
     TcpFlag,
     TcpState,

@@ -1,11 +1,11 @@
 """Segments of one connection: header, window, selective acknowledgements."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     ADDRESS,
-    NEVER,
     TCP_OUT,
     TcpContext,
     TcpControl,

@@ -1,13 +1,13 @@
 """The timers of one connection, and everything that is sent because of them."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
     BLOCKED_MS,
     KEEP_PROBE_MS,
     KEEP_PROBES,
-    NEVER,
     TCP_KEEPALIVE,
     TCP_TIMED_OUT,
     TcpContext,

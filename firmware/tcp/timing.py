@@ -1,8 +1,9 @@
 """The retransmission timer and the round trip it follows (RFC 6298), in TSC cycles."""
 
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import ADDRESS, GIVE_UP_MS, NEVER, RTO_LEAST_MS, RTO_MOST_MS, TcpContext
+from firmware.layouts.tcp import ADDRESS, GIVE_UP_MS, RTO_LEAST_MS, RTO_MOST_MS, TcpContext
 from toolchain.asm import (
     CL,
     ECX,

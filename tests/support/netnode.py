@@ -6,9 +6,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from emulator.environment import Environment
+from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
-from firmware.layouts.net import ARP, DHCP, NET, NEVER, PROTOCOL_UDP
+from firmware.layouts.net import ARP, DHCP, NET, PROTOCOL_UDP
 from firmware.layouts.node import CLOCK, CORE
 from firmware.net.dns import dns_resolve, dns_tick
 from firmware.net.dns_message import dns_input

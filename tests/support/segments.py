@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emulator.simulation.packet import ACK, Ethernet, Ipv4, Tcp, ip
+from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.net import ARP, ArpState
 from firmware.layouts.nic import FRAME_OFFSET, NIC, TX_BUFFERS, TX_QUEUE, AvailableRing, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import NEVER, TCP_PORTS, TcpState
+from firmware.layouts.tcp import TCP_PORTS, TcpState
 from firmware.limits import RING_BYTES
 from firmware.tcp.connect import tcp_connect
 from firmware.tcp.input import tcp_input

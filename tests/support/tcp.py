@@ -22,10 +22,10 @@ from emulator.simulation.packet import (
     Tcp,
 )
 from firmware.crypto.drbg import drbg_u64
+from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import NEVER
 from firmware.tcp.connect import tcp_abort, tcp_close, tcp_connect
 from firmware.tcp.input import tcp_input
 from firmware.tcp.reliable import tcp_commit, tcp_reserve

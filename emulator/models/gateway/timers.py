@@ -5,6 +5,7 @@ from emulator.models.failure import shard_fail
 from emulator.models.gateway.handshake import gateway_handshake, later
 from emulator.models.gateway.send import gateway_heartbeat
 from emulator.models.log import log
+from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import (
     HELLO_TIMEOUT,
     RESUME_TIMEOUT,
@@ -17,8 +18,6 @@ from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import WsState
 from firmware.limits import HELLO_TIMEOUT_MS
-
-_NEVER = 2**64 - 1
 
 
 @model
@@ -51,10 +50,10 @@ def gateway_tick(w: World, shard: int) -> int:
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     gateway = context.gateway
     if context.failure:
-        return _NEVER
+        return NEVER
     if gateway.state == GatewayState.IDLE:
         if context.websocket.state != WsState.OPEN:
-            return _NEVER
+            return NEVER
         gateway.state = GatewayState.WAIT_HELLO
         context.phase_deadline = later(w, HELLO_TIMEOUT_MS)
     if gateway.state == GatewayState.ANSWER:
@@ -63,10 +62,10 @@ def gateway_tick(w: World, shard: int) -> int:
         early = gateway.state == GatewayState.WAIT_HELLO
         error = HELLO_TIMEOUT if early else RESUME_TIMEOUT
         shard_fail(w, shard, End.TIMEOUT, 0, 4000, error.code)
-        return _NEVER
+        return NEVER
     if gateway.hb_next:
         gateway_beat(w, shard)
     times = [t for t in (context.phase_deadline, gateway.hb_next) if t]
     if gateway.flags & GatewayFlag.ACK_PENDING:
         times.append((gateway.hb_sent_at + gateway.interval_cycles) % 2**64)
-    return min(times, default=_NEVER)
+    return min(times, default=NEVER)

@@ -7,12 +7,12 @@ from emulator.models.net.dhcp_lease import dhcp_adopt, dhcp_enter, dhcp_lose
 from emulator.models.net.dhcp_options import dhcp_parse
 from emulator.models.net.dhcp_send import dhcp_send
 from emulator.models.net.ip import is_host
+from firmware.layouts.clock import NEVER
 from firmware.layouts.net import (
     DHCP,
     DHCP_OPTIONS,
     DHCP_TRIES,
     NET,
-    NEVER,
     DhcpMessage,
     DhcpState,
     DhcpType,

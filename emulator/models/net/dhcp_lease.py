@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.net.arp import cycles
+from firmware.layouts.clock import NEVER
 from firmware.layouts.net import (
     DHCP,
     DHCP_OPTIONS,
@@ -10,7 +11,6 @@ from firmware.layouts.net import (
     LEASE_MAX_S,
     LEASE_MIN_S,
     NET,
-    NEVER,
     DhcpMessage,
     DhcpOption,
     DhcpState,

@@ -5,6 +5,7 @@ from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.net.dns_message import dns_settle
 from emulator.models.net.dns_name import dns_parse_quad
 from emulator.models.net.udp import udp_begin, udp_finish
+from firmware.layouts.clock import NEVER
 from firmware.layouts.dns import (
     DNS,
     DNS_ENTRIES,
@@ -18,7 +19,6 @@ from firmware.layouts.dns import (
 )
 from firmware.layouts.node import CLOCK, CORE, NETWORK
 
-NEVER = 2**64 - 1
 FOUND, PENDING, FAILED = 0, 1, 2
 
 

@@ -81,7 +81,7 @@ def dns_settle(w: World, entry: int, state: int, duration: int) -> None:
     view.expires = w.g(CORE).now + duration * w.g(CLOCK).tsc_cycles_per_ms
 
 
-def _question(w: World, message: int, length: int, entry: object) -> int:
+def _question(w: World, message: int, length: int, address: int) -> int:
     """Return where the records start, or 0 when the question is not the one that was asked."""
     dns = w.g(DNS)
     flags, questions = w.read(message + 2, 2), w.read(message + 4, 2)
@@ -93,7 +93,8 @@ def _question(w: World, message: int, length: int, entry: object) -> int:
     dns.target_len = used
     if after + 4 > length or w.read(message + after, 4) != b"\0\1\0\1":
         return 0
-    name, size = entry.name.address, entry.name_len  # type: ignore[attr-defined]  # a View
+    entry = w.view(DnsEntry, address)
+    name, size = entry.name.address, entry.name_len
     return after + 4 if dns_same_name(w, dns.target.address, used, name, size) else 0
 
 
@@ -109,7 +110,7 @@ def dns_input(w: World, message: int, length: int, source: int, port: int, own_p
         dns.strays += 1
         return
     entry = w.view(DnsEntry, address)
-    start = _question(w, message, length, entry)
+    start = _question(w, message, length, address)
     if not start:
         dns.refused += 1
         return

@@ -5,7 +5,8 @@ from emulator.models.net.arp import arp_doubt, arp_lookup, cycles
 from emulator.models.net.dhcp import dhcp_link_up, dhcp_tick
 from emulator.models.net.ip import ip_next_hop
 from emulator.models.nic.device import nic_link, nic_watch
-from firmware.layouts.net import BROADCAST, CHECK_MS, NET, NEVER
+from firmware.layouts.clock import NEVER
+from firmware.layouts.net import BROADCAST, CHECK_MS, NET
 from firmware.layouts.node import CLOCK, CORE, NETWORK
 
 

@@ -6,8 +6,7 @@ from emulator.models.log import log_write
 from emulator.models.node.lease import lease_begin, slots_wake
 from firmware.layouts.log import BOOT_CLOCK
 from firmware.layouts.node import CLOCK, CORE
-
-RETRY_TURNS = 128
+from firmware.node.clock import RETRY_TURNS
 
 
 @model

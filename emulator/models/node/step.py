@@ -13,11 +13,12 @@ from emulator.models.node.diagnostics import diagnostics_input
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.tcp.input import tcp_input
+from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
 
-FRAMES_PER_TURN, NEVER = 64, 2**64 - 1
+FRAMES_PER_TURN = 64
 TCP, UDP = 6, 17
 
 

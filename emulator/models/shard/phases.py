@@ -10,6 +10,7 @@ from emulator.models.tcp.timers import tcp_tick
 from emulator.models.tls.transport import tls_abort, tls_close, tls_start
 from emulator.models.websocket.connection import ws_start
 from emulator.models.websocket.frames import ws_next
+from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, CORE
@@ -17,9 +18,7 @@ from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
-
-NEVER = 2**64 - 1
-RETRY_POLL_MS = 100
+from firmware.shard.phases import RETRY_POLL_MS
 
 
 def poll_deadline(w: World) -> int:

@@ -7,19 +7,20 @@ from emulator.models.gateway.timers import gateway_tick
 from emulator.models.shard.dial import shard_begin, shard_may_start
 from emulator.models.shard.lose import shard_lose
 from emulator.models.shard.phases import (
-    NEVER,
     poll_deadline,
     shard_advance,
     shard_say_goodbye,
     tick_backoff,
 )
 from emulator.models.tcp.timers import tcp_tick
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE
+from firmware.shard.tick import CLOSE_UNKNOWN_ERROR
 
 
 @model
@@ -34,7 +35,7 @@ def shard_find_failure(w: World, shard: int) -> None:
     elif context.websocket.state >= WsState.CLOSED:
         shard_fail(w, shard, End.NETWORK, 0, 0, CONNECTION_GONE.code)
     elif deadline and deadline <= w.g(CORE).now:
-        shard_fail(w, shard, End.TIMEOUT, 0, 4000, ATTEMPT_TIMEOUT.code)
+        shard_fail(w, shard, End.TIMEOUT, 0, CLOSE_UNKNOWN_ERROR, ATTEMPT_TIMEOUT.code)
 
 
 @model

@@ -3,9 +3,9 @@
 from emulator.effects import World, model
 from emulator.models.tcp.arithmetic import after, later, tcp_of
 from emulator.models.tcp.timing import tcp_measure
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
     GIVE_UP_MS,
-    NEVER,
     TCP_IN,
     TIME_WAIT_MS,
     TcpControl,

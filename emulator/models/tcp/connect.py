@@ -6,12 +6,12 @@ from emulator.models.crypto.drbg import drbg_bytes, drbg_u64
 from emulator.models.tcp.arithmetic import SPACE, cycles, now, tcp_of
 from emulator.models.tcp.send import tcp_send, tcp_syn
 from emulator.models.tcp.timing import tcp_arm
+from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import CHACHA_CONSTANTS, DRBG
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.node import CLOCK, NETWORK
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
-    FIRST_PORT,
-    NEVER,
     PORTS,
     RTO_INITIAL_MS,
     TCP_ISN,

@@ -3,8 +3,8 @@
 from emulator.effects import World, model
 from emulator.models.net.checksum import checksum
 from emulator.models.tcp.arithmetic import tcp_of
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.tcp import (
-    FIRST_PORT,
     HEADER_BYTES,
     PROTOCOL_TCP,
     TCP_IN,

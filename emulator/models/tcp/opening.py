@@ -5,11 +5,11 @@ from emulator.models.tcp.arithmetic import after, cycles, tcp_of
 from emulator.models.tcp.ending import tcp_fail, tcp_refuse
 from emulator.models.tcp.options import tcp_options
 from emulator.models.tcp.timing import tcp_measure
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
     KEEP_IDLE_MS,
     MSS_DEFAULT,
     MSS_LEAST,
-    NEVER,
     RTO_AFTER_SYN_LOSS_MS,
     SCALE_PRESENT,
     TCP_IN,

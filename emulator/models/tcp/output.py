@@ -6,7 +6,8 @@ from emulator.effects import World, model
 from emulator.models.tcp.arithmetic import now, tcp_of
 from emulator.models.tcp.send import tcp_piece
 from emulator.models.tcp.timing import tcp_arm
-from firmware.layouts.tcp import MSS_DEFAULT, NEVER, TcpFlag, TcpState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.tcp import MSS_DEFAULT, TcpFlag, TcpState
 
 _SENDING = {
     TcpState.ESTABLISHED,

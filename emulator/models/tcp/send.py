@@ -4,8 +4,9 @@ from emulator.effects import World, model
 from emulator.models.tcp.arithmetic import SPACE, later, now, tcp_of
 from emulator.models.tcp.emit import tcp_emit
 from emulator.models.tcp.timing import tcp_arm
+from firmware.layouts.clock import NEVER
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import NEVER, TCP_OUT, TcpControl, TcpFlag
+from firmware.layouts.tcp import TCP_OUT, TcpControl, TcpFlag
 from firmware.limits import RECEIVE_MSS, RING_BYTES
 
 

@@ -5,11 +5,11 @@ from emulator.models.tcp.arithmetic import SPACE, after, now, tcp_of
 from emulator.models.tcp.ending import tcp_fail
 from emulator.models.tcp.output import tcp_output, tcp_repair, tcp_timeout
 from emulator.models.tcp.send import tcp_ack, tcp_send, tcp_syn
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
     BLOCKED_MS,
     KEEP_PROBE_MS,
     KEEP_PROBES,
-    NEVER,
     TCP_KEEPALIVE,
     TCP_TIMED_OUT,
     TcpControl,

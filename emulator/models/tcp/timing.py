@@ -2,7 +2,8 @@
 
 from emulator.effects import World, model
 from emulator.models.tcp.arithmetic import after, cycles, now, tcp_of
-from firmware.layouts.tcp import GIVE_UP_MS, NEVER, RTO_LEAST_MS, RTO_MOST_MS
+from firmware.layouts.clock import NEVER
+from firmware.layouts.tcp import GIVE_UP_MS, RTO_LEAST_MS, RTO_MOST_MS
 
 
 @model

@@ -8,8 +8,9 @@ from scapy.layers.l2 import Ether
 
 from emulator.simulation import dhcp_message as dm
 from emulator.simulation.dhcp_message import DhcpMessage
+from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
-from firmware.layouts.net import NEVER, DhcpState
+from firmware.layouts.net import DhcpState
 from firmware.layouts.nic import NicState
 from firmware.layouts.node import CLOCK, CORE
 from firmware.net.dhcp import dhcp_input, dhcp_link_up, dhcp_tick

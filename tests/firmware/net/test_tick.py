@@ -1,6 +1,7 @@
 """The network's timers: link, neighbours, DHCP, and the next time they want to run."""
 
-from firmware.layouts.net import CHECK_MS, NEVER, ArpState, DhcpState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.net import CHECK_MS, ArpState, DhcpState
 from firmware.layouts.node import CLOCK
 from firmware.net.tick import net_keep, net_tick
 from tests.support.net import FAR, MS, NEEDED, PEER, ROUTER, SECOND, START, NetBench, ip32

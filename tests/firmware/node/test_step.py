@@ -9,12 +9,13 @@ from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
 from firmware.layouts.dns import DNS
 from firmware.layouts.log import LOG
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
-from firmware.layouts.tcp import FIRST_PORT, TCP_PORTS, TcpState
+from firmware.layouts.tcp import TCP_PORTS, TcpState
 from firmware.node.rest import node_rest
 from firmware.node.step import FRAMES_PER_TURN, node_step, receive_frames, slot_wake, step_shards
 from tests.support.lab import Lab

@@ -7,7 +7,6 @@ from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import End, Phase, ShardFlag, ShardState
-from firmware.layouts.tcp import NEVER as TCP_NEVER
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -27,7 +26,7 @@ def node():
     for context in made.shards:
         context.state = ShardState.STARTING
         for name in TIMERS:
-            setattr(context.tcp, name, TCP_NEVER)
+            setattr(context.tcp, name, NEVER)
     return made
 
 

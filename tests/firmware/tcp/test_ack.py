@@ -3,8 +3,8 @@
 import pytest
 
 from emulator.simulation.packet import ACK, FIN
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
-    NEVER,
     TcpFlag,
     TcpState,
 )

@@ -3,12 +3,12 @@
 import pytest
 
 from emulator.simulation.packet import ACK, RST, SYN, TcpOptions
+from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import DRBG
+from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.node import CLOCK, CORE, NETWORK
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
-    FIRST_PORT,
-    NEVER,
     TCP_ISN,
     TCP_PORTS,
     TCP_TIMED_OUT,

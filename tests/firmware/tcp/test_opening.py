@@ -3,8 +3,8 @@
 import pytest
 
 from emulator.simulation.packet import ACK, FIN, RST, SYN, TcpOptions
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
-    NEVER,
     TCP_REFUSED,
     TcpFlag,
     TcpState,

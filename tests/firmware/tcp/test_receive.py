@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.simulation.packet import ACK, FIN, PSH, RST, TcpOptions
+from firmware.layouts.clock import NEVER
 from firmware.layouts.tcp import (
-    NEVER,
     TcpFlag,
     TcpState,
 )
