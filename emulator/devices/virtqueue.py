@@ -46,14 +46,15 @@ class DeviceQueue:
     """
 
     def __init__(self, memory: Memory, number: int, size: int) -> None:
-        self.memory, self.number, self.size = memory, number, size
-        self.enabled = False
-        self.table = self.available = self.used = 0
-        self.taken = self.returned = 0
+        self.memory, self.number = memory, number
+        self.reset(size)
 
     def reset(self, size: int) -> None:
         """Forget everything."""
-        self.__init__(self.memory, self.number, size)  # type: ignore[misc]  # a reset is a new queue
+        self.size = size
+        self.enabled = False
+        self.table = self.available = self.used = 0
+        self.taken = self.returned = 0
 
     def start_legacy(self, page: int) -> None:
         """Place the three parts as the legacy layout does; page 0 stops the queue."""
