@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from emulator.simulation.node import CYCLES_PER_MS, NEVER
+from emulator.simulation.node import CYCLES_PER_MS
 from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, ip_text
 from emulator.simulation.shard_row import (
     HEAD_BYTES,
@@ -17,6 +17,7 @@ from emulator.simulation.shard_row import (
     ShardRow,
     read_row,
 )
+from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
 from firmware.layouts.permit import IDENTIFY_SPACING_MS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState

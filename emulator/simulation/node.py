@@ -27,6 +27,7 @@ from emulator.simulation.packet import ip_text
 from emulator.simulation.trace import BlockTrace
 from firmware import limits
 from firmware.layouts.boot import BOOT
+from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING_BYTES
 from firmware.layouts.memory import (
@@ -54,7 +55,6 @@ TSC_AT_ZERO = 5 * NS_PER_S
 """TSC when virtual time is zero: the machine had been on for a while."""
 CYCLES_PER_MS = NS_PER_MS
 """One cycle is one nanosecond."""
-NEVER = (1 << 64) - 1
 _SECTIONS = (
     SectionPlan(".text", limits.IMAGE_BASE, executable=True),
     SectionPlan(".rodata", align=PAGE),

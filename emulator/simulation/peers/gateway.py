@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emulator.simulation.clock import NS_PER_MS, Alarm
 from emulator.simulation.peers.websocket import CLOSE, WebSocketPeer, WebSocketServer
 from pxe.gateway import Abort, Gateway, GatewayOptions, Send
+from pxe.gateway.protocol import EMPTY_CLOSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from emulator.simulation.world import World
     from pxe.gateway import Action, Connection, GatewayEvent
 
-# A close frame without a body, as RFC 6455 section 7.4.1 calls it.
-EMPTY_CLOSE = 1005
 # Bytes that may wait in TCP before the core keeps further messages, as a socket buffer would.
 HIGH_WATER = 65_536
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from emulator.simulation.invariants import SHARD_RULES, TRANSITIONS, Turn
-from emulator.simulation.node import CYCLES_PER_MS, NEVER
+from emulator.simulation.node import CYCLES_PER_MS
 from emulator.simulation.shard_row import HEAD_BYTES, SESSION_BYTES, ShardRow, read_row
+from firmware.layouts.clock import NEVER
 from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from toolchain.layout.pack import pack

@@ -12,7 +12,6 @@ from emulator.machine import STOP, MachineError
 from emulator.simulation.clock import NS_PER_MS
 from emulator.simulation.node import (
     CYCLES_PER_MS,
-    NEVER,
     TSC_AT_ZERO,
     ImageNode,
     link_node,
@@ -24,6 +23,7 @@ from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.boot import BOOT, BootInfo
+from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG, CONFIG_MAGIC
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.nic import NIC, NicState
