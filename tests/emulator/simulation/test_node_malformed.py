@@ -88,6 +88,22 @@ BAD_STREAMS = {
     "bad string": frame(TEXT, b'{"op":0,"s":5,"t":"X","d":"\x01"}'),
     "hello without interval": frame(TEXT, b'{"op":10,"d":{}}'),
     "after the end": frame(TEXT, b'{"op":11} x'),
+    "zero byte after the end": frame(TEXT, b'{"op":11}\0'),
+    "byte order mark": frame(TEXT, b'\xef\xbb\xbf{"op":11}'),
+    "spaces before the start": frame(TEXT, b" " * 100_000 + b'{"op":11}'),
+    "another hello": frame(TEXT, b'{"op":10,"d":{"heartbeat_interval":41250}}'),
+    "hello of zero": frame(TEXT, b'{"op":10,"d":{"heartbeat_interval":0}}'),
+    "ready again": frame(TEXT, b'{"op":0,"s":9,"t":"READY","d":{"session_id":"other"}}'),
+    "resumed unasked": frame(TEXT, b'{"op":0,"s":9,"t":"RESUMED","d":null}'),
+    "sequence backwards": frame(TEXT, b'{"op":0,"s":1,"t":"X","d":null}'),
+    "dispatch without sequence": frame(TEXT, b'{"op":0,"s":null,"t":"X","d":null}'),
+    "opcode minus zero": frame(TEXT, b'{"op":-0}'),
+    "3,000 requests to beat": frame(TEXT, b'{"op":1,"d":null}') * 3000,
+    "3,000 pings": frame(PING, bytes(125)) * 3000,
+    "5,000 empty fragments": frame(TEXT, b'{"op":11', fin=False)
+    + frame(CONTINUATION, b"", fin=False) * 5000
+    + frame(CONTINUATION, b"}"),
+    "close, then more": frame(CLOSE, b"\x03\xe8") + frame(TEXT, b'{"op":7}'),
 }
 
 
