@@ -30,7 +30,13 @@ from firmware.layouts.gateway import (
     GatewayState,
     Op,
 )
-from firmware.layouts.json import JsonField, JsonKind, JsonParser
+from firmware.layouts.json import (
+    EVENT_READY,
+    EVENT_RESUMED,
+    JsonField,
+    JsonKind,
+    JsonParser,
+)
 from firmware.layouts.log import (
     GATEWAY_HELLO,
     GATEWAY_INVALID,
@@ -308,7 +314,7 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.cmp(kind(shard, JsonField.T), JsonKind.STRING)
     a.jne(fail)
     a.mov(sequence, value(shard, JsonField.S))
-    _is_event(a, shard, b"READY", resumed)
+    _is_event(a, shard, EVENT_READY, resumed)
     a.mov(R9D, READY_UNEXPECTED.code)
     a.cmp(gateway.state, GatewayState.WAIT_READY)
     a.jne(fail)
@@ -317,7 +323,7 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
 
     # RESUMED may carry a sequence of the past: only the higher one counts.
     a.place(resumed)
-    _is_event(a, shard, b"RESUMED", event)
+    _is_event(a, shard, EVENT_RESUMED, event)
     a.mov(R9D, RESUMED_UNEXPECTED.code)
     a.cmp(gateway.state, GatewayState.WAIT_RESUMED)
     a.jne(fail)

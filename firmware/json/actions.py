@@ -9,8 +9,10 @@ from firmware.json.grammar import Action
 from firmware.layouts.json import (
     DATA_KEYS,
     ENVELOPE_KEYS,
+    FRACTION_FULL,
     KEY_MAX,
     NOT_ASCII,
+    NUMBER_BEYOND,
     RESUME_URL_MAX,
     T_MAX,
     JsonField,
@@ -175,11 +177,12 @@ def _quote(a: Asm, places: Places) -> None:
     a.jz(found)
     a.lea(name, NAMES.address)
     a.mov(row, JsonField.OP)
+    a.mov(left, len(ENVELOPE_KEYS))
     a.cmp(R15D, 1)
     with a.if_(NE):
         a.mov(row, JsonField.HEARTBEAT_INTERVAL)
         a.add(name, NAME_BYTES * len(ENVELOPE_KEYS))
-    a.mov(left, len(ENVELOPE_KEYS))
+        a.mov(left, len(DATA_KEYS))
     with a.loop() as names:
         with a.block() as other:
             for n in range(0, NAME_BYTES, 8):  # unrolled: three quadwords
@@ -224,7 +227,7 @@ def _digit(a: Asm, places: Places) -> None:
     a.mov(RAX, RBX)
     a.shr(RAX, 32)
     with a.if_(NZ):
-        a.mov(EDI, 1)
+        a.mov(EDI, NUMBER_BEYOND)
         a.xor(EBX, EBX)
     a.mov(EBP, JsonState.INTEGER)
     a.jmp(places.loop)
@@ -241,7 +244,7 @@ def _number(a: Asm, places: Places) -> None:
         a.mov(EBX, EAX)
         a.mov(EBP, JsonState.INTEGER)
         a.jmp(places.loop)
-    a.inc(EDI)
+    a.mov(EDI, NUMBER_BEYOND)
     a.mov(EBP, JsonState.MINUS)
     a.jmp(places.loop)
 
@@ -252,9 +255,23 @@ def _number_end(a: Asm, places: Places) -> None:
     a.mov(EDX, P.field)
     a.test(EDX, EDX)
     a.jz(places.loop)
+    a.mov(EAX, JsonKind.INTEGER)
     a.test(EDI, EDI)
-    a.jnz(places.loop)
-    a.mov(P.kinds.m8(index=RDX), JsonKind.INTEGER)
+    with a.if_(NZ):
+        a.cmp(EDI, FRACTION_FULL)
+        a.j(A, places.loop)
+        # Thousandths, however many digits there were.
+        with a.loop() as digits:
+            a.leave(E, digits)
+            a.imul(RBX, RBX, 10)
+            a.inc(EDI)
+            a.cmp(EDI, FRACTION_FULL)
+            a.jmp(digits.top)
+        a.mov(RAX, RBX)
+        a.shr(RAX, 32)
+        a.jnz(places.loop)
+        a.mov(EAX, JsonKind.DECIMAL)
+    a.mov(P.kinds.m8(index=RDX), AL)
     a.mov(P.values.m32(index=RDX, scale=4), EBX)
     a.jmp(places.loop)
 
@@ -369,11 +386,28 @@ def _hex_last(a: Asm, places: Places) -> None:
 
 
 def _not_integer(a: Asm, places: Places) -> None:
-    a.mov(EDI, 1)
-    a.mov(EBP, JsonState.POINT)
+    exponent = a.label("exponent")
     a.cmp(EAX, ord("."))
-    a.je(places.loop)
+    a.jne(exponent)
+    a.mov(EBP, JsonState.POINT)
+    a.test(EDI, EDI)
+    a.jnz(places.loop)
+    a.inc(EDI)
+    a.jmp(places.loop)
+    a.place(exponent)
+    a.mov(EDI, NUMBER_BEYOND)
     a.mov(EBP, JsonState.EXPONENT)
+    a.jmp(places.loop)
+
+
+def _fraction(a: Asm, places: Places) -> None:
+    a.mov(EBP, JsonState.FRACTION)
+    a.cmp(EDI, FRACTION_FULL)
+    a.jae(places.loop)
+    a.sub(EAX, ord("0"))
+    a.imul(RBX, RBX, 10)
+    a.add(RBX, RAX)
+    a.inc(EDI)
     a.jmp(places.loop)
 
 
@@ -397,4 +431,5 @@ HANDLERS: tuple[tuple[Action, Callable[[Asm, Places], None]], ...] = (
     (Action.UNICODE, _unicode),
     (Action.HEX_LAST, _hex_last),
     (Action.NOT_INTEGER, _not_integer),
+    (Action.FRACTION, _fraction),
 )

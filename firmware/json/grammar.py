@@ -64,6 +64,7 @@ class Action(enum.IntEnum):
     HEX = 49
     HEX_LAST = 50
     NOT_INTEGER = 51
+    FRACTION = 52
 
 
 COLUMNS = 32
@@ -106,7 +107,7 @@ _DIGITS = (_C.ZERO, _C.DIGIT)
 _NUMBER_END: Row = dict.fromkeys(
     (_C.BLANK, _C.SPACE, _C.COMMA, _C.RIGHT_BRACE, _C.RIGHT_BRACKET), Action.NUMBER_END
 )
-_EXPONENT: Row = dict.fromkeys((_C.E, _C.BIG_E), S.EXPONENT)
+_EXPONENT: Row = dict.fromkeys((_C.E, _C.BIG_E), Action.NOT_INTEGER)
 _NOT_INTEGER: Row = dict.fromkeys((_C.POINT, _C.E, _C.BIG_E), Action.NOT_INTEGER)
 RULES: dict[S, Row] = {
     S.START: _row(S.START, {_C.LEFT_BRACE: Action.OBJECT}),
@@ -137,8 +138,8 @@ RULES: dict[S, Row] = {
     S.MINUS: {_C.ZERO: S.ZERO, _C.DIGIT: Action.DIGIT},
     S.ZERO: _NUMBER_END | _NOT_INTEGER,
     S.INTEGER: _NUMBER_END | _NOT_INTEGER | dict.fromkeys(_DIGITS, Action.DIGIT),
-    S.POINT: dict.fromkeys(_DIGITS, S.FRACTION),
-    S.FRACTION: _NUMBER_END | _EXPONENT | dict.fromkeys(_DIGITS, S.FRACTION),
+    S.POINT: dict.fromkeys(_DIGITS, Action.FRACTION),
+    S.FRACTION: _NUMBER_END | _EXPONENT | dict.fromkeys(_DIGITS, Action.FRACTION),
     S.EXPONENT: {
         **dict.fromkeys((_C.PLUS, _C.MINUS), S.EXPONENT_SIGN),
         **dict.fromkeys(_DIGITS, S.EXPONENT_DIGITS),

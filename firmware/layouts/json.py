@@ -1,7 +1,7 @@
 """The envelope parser's state: what it has seen of one Gateway message, and where it stands.
 
 The grammar is RFC 8259's, whole: what a strict parser refuses is refused at any depth. A message is
-an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and five values inside `d`.
+an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and seven values inside `d`.
 """
 
 from __future__ import annotations
@@ -62,14 +62,19 @@ class JsonField(enum.IntEnum):
     HEARTBEAT_INTERVAL = 5
     SESSION_ID = 6
     RESUME_URL = 7
-    SHARD = 8
-    SHARD_ID = 9
-    SHARD_TOTAL = 10
-    SHARD_MORE = 11
+    RATE_OPCODE = 8
+    RETRY_AFTER = 9
+    SHARD = 10
+    SHARD_ID = 11
+    SHARD_TOTAL = 12
+    SHARD_MORE = 13
 
 
 class JsonKind(enum.IntEnum):
-    """What a kept value is. INTEGER fits in 32 bits without sign; NUMBER is any other number."""
+    """What a kept value is. INTEGER and DECIMAL fit in 32 bits without sign, NUMBER is any other.
+
+    A DECIMAL has a fraction and no exponent; its value is in thousandths, further digits cut off.
+    """
 
     ABSENT = 0
     NULL = 1
@@ -80,7 +85,13 @@ class JsonKind(enum.IntEnum):
     STRING = 6
     OBJECT = 7
     ARRAY = 8
+    DECIMAL = 9
 
+
+FRACTION_FULL = 4
+"""`number_other` when a number has its three digits behind the point; 1 stands for the point."""
+NUMBER_BEYOND = 5
+"""`number_other` of a number with a sign, an exponent, or more than 32 bits before the point."""
 
 KEY_MAX, T_MAX, RESUME_URL_MAX = 24, 64, 160
 ENVELOPE_KEYS = {b"op": JsonField.OP, b"s": JsonField.S, b"t": JsonField.T, b"d": JsonField.D}
@@ -88,8 +99,14 @@ DATA_KEYS = {
     b"heartbeat_interval": JsonField.HEARTBEAT_INTERVAL,
     b"session_id": JsonField.SESSION_ID,
     b"resume_gateway_url": JsonField.RESUME_URL,
+    b"opcode": JsonField.RATE_OPCODE,
+    b"retry_after": JsonField.RETRY_AFTER,
     b"shard": JsonField.SHARD,
 }
+EVENT_READY, EVENT_RESUMED, EVENT_RATE_LIMITED = b"READY", b"RESUMED", b"RATE_LIMITED"
+"""Dispatches that the node itself acts on, by `t`."""
+EVENTS_WITH_DATA = (EVENT_READY, EVENT_RATE_LIMITED)
+"""Those of them whose kept values inside `d` are read; `d` of every other dispatch is not."""
 NOT_ASCII = 0xFF
 """Kept for an escape that is not a character of ASCII: no kept text may hold it."""
 
@@ -109,7 +126,9 @@ class JsonParser(Struct):
     depth = u32(0x04, "open objects and arrays")
     stack = u64(0x08, "one bit a level, the innermost lowest; 1 = object")
     number = u64(0x10, "value of the running integer, or of the running \\u escape")
-    number_other = u32(0x18, "1 = the running number is no unsigned 32-bit integer")
+    number_other = u32(
+        0x18, "0 = the running number is a 32-bit integer; up to FRACTION_FULL: has a fraction"
+    )
     field = enum32(0x1C, JsonField, "what the value that comes or runs is kept as")
     in_d = u32(0x20, "1 = the object at depth 2 is the value of `d`")
     is_key = u32(0x24, "1 = the running string is a key")

@@ -5,8 +5,10 @@ from firmware.layouts.json import (
     DATA_KEYS,
     DUPLICATE_KEY,
     ENVELOPE_KEYS,
+    FRACTION_FULL,
     KEY_MAX,
     NOT_ASCII,
+    NUMBER_BEYOND,
     SYNTAX,
     TOO_DEEP,
     JsonField,
@@ -139,7 +141,7 @@ class _Reader:
             self.state = next(s for s, text in _IN_WORD.items() if text.startswith(word))
         else:
             self.begin_value(JsonKind.NUMBER)
-            self.number, self.other = 0, int(char == "-")
+            self.number, self.other = 0, NUMBER_BEYOND if char == "-" else 0
             self.state = {"-": JsonState.MINUS, "0": JsonState.ZERO}.get(char, JsonState.INTEGER)
             if self.state == JsonState.INTEGER:
                 self.number = int(char)
@@ -229,15 +231,16 @@ class _Reader:
                 return
             self.number = self.number * 10 + int(char)
             if self.number >> 32:
-                self.number, self.other = 0, 1
+                self.number, self.other = 0, NUMBER_BEYOND
             self.state = JsonState.INTEGER
         elif whole and char == ".":
-            self.state, self.other = JsonState.POINT, 1
+            self.state, self.other = JsonState.POINT, self.other or 1
         elif (whole or state == JsonState.FRACTION) and char in "eE":
-            self.other = 1
-            self.state = JsonState.EXPONENT
+            self.state, self.other = JsonState.EXPONENT, NUMBER_BEYOND
         elif digit and state in (JsonState.POINT, JsonState.FRACTION):
             self.state = JsonState.FRACTION
+            if self.other < FRACTION_FULL:
+                self.number, self.other = self.number * 10 + int(char), self.other + 1
         elif state == JsonState.EXPONENT and char in "+-":
             self.state = JsonState.EXPONENT_SIGN
         elif digit and state >= JsonState.EXPONENT:
@@ -247,9 +250,15 @@ class _Reader:
 
     def end_number(self) -> None:
         self.state = JsonState.AFTER
-        field = self.v.field
-        if field and not self.other:
-            self.v.kinds[field] = JsonKind.INTEGER
+        field, kind = self.v.field, JsonKind.INTEGER
+        if not field or self.other > FRACTION_FULL:
+            return
+        if self.other:
+            # A fraction counts in thousandths, as far as they fit.
+            self.number *= 10 ** (FRACTION_FULL - self.other)
+            self.other, kind = FRACTION_FULL, JsonKind.DECIMAL
+        if self.number < 2**32:
+            self.v.kinds[field] = kind
             self.v.values[4 * field : 4 * field + 4] = self.number.to_bytes(4, "little")
 
 

@@ -116,7 +116,7 @@ def test_json_feed_any_order_of_keys(order):
         (b'{"d":true,"op":9}', {"OP": "INTEGER", "D": "TRUE"}),
         (b'{"op":1,"d":null,"s":null,"t":null}', {"D": "NULL", "S": "NULL", "T": "NULL"}),
         (b'{"op":"0"}', {"OP": "STRING"}),
-        (b'{"op":1.0}', {"OP": "NUMBER"}),
+        (b'{"op":1.0}', {"OP": "DECIMAL"}),
         (b'{"op":1e0}', {"OP": "NUMBER"}),
         (b'{"op":-1}', {"OP": "NUMBER"}),
         (b'{"op":-0}', {"OP": "NUMBER"}),
@@ -144,12 +144,58 @@ def test_json_feed_any_order_of_keys(order):
         (b'{"d":{"resume_gateway_xxx":1}}', {"RESUME_URL": "ABSENT"}),
         (b'{"d":{"heartbeat_intervxx":1}}', {"HEARTBEAT_INTERVAL": "ABSENT"}),
         (b'{"d":{"heartbeat_intervalxxxxxxxxxxxxxxxx":1}}', {"HEARTBEAT_INTERVAL": "ABSENT"}),
+        (
+            b'{"d":{"opcode":8,"retry_after":30}}',
+            {"RATE_OPCODE": "INTEGER", "RETRY_AFTER": "INTEGER"},
+        ),
+        (
+            b'{"opcode":8,"e":{"retry_after":30}}',
+            {"RATE_OPCODE": "ABSENT", "RETRY_AFTER": "ABSENT"},
+        ),
     ],
 )
 def test_json_feed_kinds(text, kinds):
     parser = parse(text)
     assert parser.view.state == JsonState.END
     assert {name: parser.kind(JsonField[name]).name for name in kinds} == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("30.5", JsonKind.DECIMAL, 30_500),
+        ("0.0", JsonKind.DECIMAL, 0),
+        ("0.07", JsonKind.DECIMAL, 70),
+        ("29.4399999", JsonKind.DECIMAL, 29_439),
+        ("4294967.295", JsonKind.DECIMAL, 2**32 - 1),
+        ("4294967.296", JsonKind.NUMBER, 0),
+        ("4294967295.9", JsonKind.NUMBER, 0),
+        ("4294967296.5", JsonKind.NUMBER, 0),
+        ("-1.5", JsonKind.NUMBER, 0),
+        ("1.5e1", JsonKind.NUMBER, 0),
+        ("1e1", JsonKind.NUMBER, 0),
+    ],
+)
+def test_json_feed_fractions_count_in_thousandths(text, kind, value):
+    whole = f'{{"d":{{"retry_after":{text}}}}}'.encode()
+    for cut in range(len(whole)):
+        parser = Parser()
+        parser.feed(whole[:cut])
+        parser.feed(whole[cut:])
+        assert (parser.kind(JsonField.RETRY_AFTER), parser.value(JsonField.RETRY_AFTER)) == (
+            kind, value,
+        )  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(thousandths=st.integers(0, 2**33), digits=st.text("0123456789", max_size=6))
+def test_json_feed_any_decimal_is_cut_to_thousandths(thousandths, digits):
+    parser = parse(
+        b'{"d":{"retry_after":%d.%03d%s}}' % (*divmod(thousandths, 1000), digits.encode())
+    )
+    fits = thousandths < 2**32
+    assert parser.kind(JsonField.RETRY_AFTER) == (JsonKind.DECIMAL if fits else JsonKind.NUMBER)
+    assert parser.value(JsonField.RETRY_AFTER) == (thousandths if fits else 0)
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 200])
