@@ -1,4 +1,4 @@
-"""A Discord-compatible gateway for development and tests.
+"""A gateway for development and tests, Discord's or Fluxer's.
 
 The protocol lives in classes without any I/O (:mod:`pxe.gateway.core`,
 :mod:`pxe.gateway.connection`): text in, actions out, time from a clock object.

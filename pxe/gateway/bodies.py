@@ -191,6 +191,24 @@ def ready(
     }
 
 
+def fluxer_ready(*, version: int, session_id: str, shard: tuple[int, int] | None) -> JsonObject:
+    """Return the body of Fluxer's READY for a bot: no stubs, no URL, the shard only if it was sent."""
+    ready: JsonObject = {
+        "version": version,
+        "session_id": session_id,
+        "user": BOT_USER,
+        "guilds": [],
+        "users": [],
+        "presences": [],
+        "private_channels": [],
+        "relationships": [],
+        "read_states": [],
+        "rtc_regions": [],
+        "country_code": "NL",
+    }
+    return ready if shard is None else ready | {"shard": list(shard)}
+
+
 def members_chunk(guild_id_: object, nonce: object) -> JsonObject:
     """Return the body of GUILD_MEMBERS_CHUNK with the bot as the only member."""
     return {

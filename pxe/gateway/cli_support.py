@@ -21,6 +21,7 @@ from pxe.gateway.accounting import GatewayStats
 from pxe.gateway.events import GatewayEvent, Observer
 from pxe.gateway.load import LoadOptions
 from pxe.gateway.options import GatewayOptions
+from pxe.gateway.protocol import PROFILES
 from pxe.gateway.script import Step, parse_script
 from pxe.gateway.server import GatewayServer
 
@@ -63,6 +64,7 @@ async def serve(
     require_user_agent: bool = True,
     public_url: str | None = None,
     script: tuple[Step, ...] = (),
+    profile: str = "discord",
     on_event: Observer | None = print_event,
     on_bound: Callable[[GatewayServer], None] | None = None,
     stop: asyncio.Event | None = None,
@@ -82,6 +84,7 @@ async def serve(
         require_user_agent: Close an upgrade without User-Agent with 4002.
         public_url: Gateway URL for clients; None means the host that the client dialled.
         script: Scripted trouble, see :func:`load_script`.
+        profile: Whose rules it follows, a key of PROFILES.
         on_event: Called for every event; None says nothing.
         on_bound: Called once with the listening server: ``server.port``, ``server.url``.
         stop: Ends the server when set; None runs until the task is cancelled.
@@ -101,6 +104,7 @@ async def serve(
         require_user_agent=require_user_agent,
         public_url=public_url,
         script=script,
+        profile=PROFILES[profile],
     )
     async with GatewayServer(options, host=host, port=port, observer=on_event) as server:
         if on_event is not None:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pxe.gateway.actions import Abort, Action, Close, Send
 from pxe.gateway.compression import ZlibStream
+from pxe.gateway.liveness import AskingPatience, DeadlinePatience, Patience, Verdict
 from pxe.gateway.protocol import Opcode, is_sendable_close_code
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Connection:
     Attributes:
         number: Counts from 1 in the order of opening.
         host: What the client dialled (its Host header), for READY's resume URL.
+        address: The client's IP address, or empty when the driver does not know it.
         shard: Shard id from Identify or Resume on, else None.
         session: The session that it carries, or None.
         closing: Whether Close or Abort has been asked for; later input is ignored.
@@ -35,9 +37,10 @@ class Connection:
         ended: Whether the transport is gone.
     """
 
-    def __init__(self, gateway: "Gateway", number: int, host: str) -> None:
+    def __init__(self, gateway: "Gateway", number: int, host: str, address: str) -> None:
         self.number = number
         self.host = host
+        self.address = address
         self.shard: int | None = None
         self.session: Session | None = None
         self.closing = False
@@ -49,7 +52,12 @@ class Connection:
         self._queued_bytes = 0
         self._inbox: list[str | bytes] = []
         self._sent_at: deque[int] = deque()
-        self._beat_deadline: int | None = None
+        options = gateway.options
+        self._patience: Patience = (
+            AskingPatience(options.heartbeat_interval_ms)
+            if options.profile.beats_are_asked
+            else DeadlinePatience(options.heartbeat_patience_ms)
+        )
         self._stream: ZlibStream | None = None
 
     # What the transport calls.
@@ -84,14 +92,19 @@ class Connection:
         return self.drain()
 
     def run_timer(self, now_ms: int) -> None:
-        """Close a client that has been silent for too long; the action stays queued."""
+        """Ask a client that has been silent, or close it; the actions stay queued."""
         deadline = self.next_deadline()
-        if deadline is not None and now_ms >= deadline:
+        if deadline is None or now_ms < deadline:
+            return
+        verdict = self._patience.judge(now_ms)
+        if verdict is Verdict.ASK:
+            self.send_control(Opcode.HEARTBEAT)
+        elif verdict is Verdict.CLOSE:
             self.close(4009)
 
     def next_deadline(self) -> int | None:
         """Return the time in ms at which :meth:`poll` has something to do, or None."""
-        return None if self.stalled else self._beat_deadline
+        return None if self.stalled else self._patience.deadline
 
     def drain(self) -> list[Action]:
         """Take the actions that have not been taken; none while stalled."""
@@ -115,7 +128,7 @@ class Connection:
         self._actions.clear()
         if not self.closing:
             self.closing = True
-            self._beat_deadline = None
+            self._patience.deadline = None
             self._gateway.client_closed(self, code)
         self._gateway.forget(self)
 
@@ -137,11 +150,13 @@ class Connection:
             self.close(4012)
         elif query.get("encoding") != [profile.encoding]:
             self.close(4012, f"Invalid encoding: use encoding={profile.encoding}")
-        elif compress is not None and compress not in profile.compressions:
-            known = ", ".join(sorted(profile.compressions))
+        elif compress is not None and compress not in (profile.compressions or {compress}):
+            known = ", ".join(sorted(profile.compressions or ()))
             self.close(4012, f"Unknown compression: use {known} or none")
         else:
-            self._stream = ZlibStream() if compress == "zlib-stream" else None
+            self._stream = (
+                ZlibStream() if compress == "zlib-stream" and profile.compressions else None
+            )
             if not self._gateway.triggered("connect", self):
                 interval = self._gateway.options.heartbeat_interval_ms
                 body = {"heartbeat_interval": interval, "_trace": ["shardfw-gateway"]}
@@ -213,7 +228,7 @@ class Connection:
     def _finish(self) -> None:
         self.closing = True
         self.stalled = False
-        self._beat_deadline = None
+        self._patience.deadline = None
 
     def _queue(self, action: Action) -> None:
         self._actions.append(action)
@@ -221,8 +236,7 @@ class Connection:
 
     def _restart_beat_timer(self) -> None:
         if not self.closing:
-            patience = self._gateway.options.heartbeat_patience_ms
-            self._beat_deadline = self._gateway.clock.now_ms() + patience
+            self._patience.restart(self._gateway.clock.now_ms())
 
     def _handle(self, payload: str | bytes) -> None:
         profile = self._gateway.options.profile
@@ -261,7 +275,8 @@ class Connection:
         if rule.needs_session and self.session is None:
             self.close(4003)
         elif "d" not in message or isinstance(body, bool) or not isinstance(body, rule.body):
-            self.close(4002, f"d of opcode {number} has the wrong type")
+            code = rule.wrong_code if "d" in message else rule.absent_code
+            self.close(code, f"d of opcode {number} has the wrong type")
         elif isinstance(body, dict):
             self._gateway.command(self, op, body)
         else:

@@ -14,6 +14,8 @@ from pxe.gateway.script import Step
 
 if TYPE_CHECKING:
     from pxe.gateway.connection import Connection
+    from pxe.gateway.options import GatewayOptions
+    from pxe.gateway.rest import Reply
     from pxe.gateway.roster import Roster
     from pxe.gateway.session import Session
 
@@ -29,9 +31,11 @@ class UpgradeRefusal:
 class Controls:
     """The commands; :class:`pxe.gateway.core.Gateway` is the only subclass."""
 
+    options: "GatewayOptions"
     connections: "dict[int, Connection]"
     roster: "Roster"
     upgrade_refusals: deque[UpgradeRefusal]
+    replies: "deque[Reply]"
 
     def tell(self, name: str, connection: "Connection | None" = None, **fields: object) -> None:
         """Tell the observer of an event."""
@@ -72,6 +76,11 @@ class Controls:
         for connection in self._live(shard):
             self.tell("release", connection)
             connection.release()
+
+    def gateway_error(self, shard: int, code: str, message: str) -> None:
+        """Send op 12, which reports an error and closes nothing."""
+        for connection in self._live(shard):
+            connection.send_control(Opcode.GATEWAY_ERROR, {"code": code, "message": message})
 
     def request_heartbeat(self, shard: int) -> None:
         """Send op 1, which asks for a heartbeat at once."""
@@ -114,6 +123,10 @@ class Controls:
             raise ValueError(msg)
         self.upgrade_refusals.extend([UpgradeRefusal(status, retry_after_s)] * times)
 
+    def answer_http(self, *replies: "Reply") -> None:
+        """Give these answers to the next GET requests, whatever they ask for."""
+        self.replies.extend(replies)
+
     def take_upgrade_refusal(self) -> "UpgradeRefusal | None":
         """Return how the upgrade request at hand is to be refused, or None."""
         if not self.upgrade_refusals:
@@ -133,14 +146,20 @@ class Controls:
     # On one connection, for the protocol and the script.
 
     def send_reconnect(self, connection: "Connection") -> None:
-        """Send op 7 and count it."""
+        """Send op 7 and count it; where the profile says so, close 4000 follows."""
         connection.send_control(Opcode.RECONNECT)
         if connection.shard is not None:
             self.roster.stats[connection.shard].reconnect_requests += 1
         self.tell("reconnect", connection)
+        if self.options.profile.closes_after_reconnect:
+            connection.close(4000, "Reconnect requested")
 
     def send_invalid(self, connection: "Connection", *, resumable: bool, why: str) -> None:
-        """Send op 9, count it, and drop the session when it is not resumable."""
+        """Send op 9, count it, and drop the session when it is not resumable.
+
+        A profile whose op 9 never says true sends false and drops the session anyway.
+        """
+        resumable = resumable and self.options.profile.resumable_op9
         connection.send_control(Opcode.INVALID_SESSION, resumable)
         if connection.shard is not None:
             self.roster.stats[connection.shard].invalid_sessions += 1

@@ -26,8 +26,8 @@ from pxe.gateway.connection import Connection
 from pxe.gateway.controls import Controls
 from pxe.gateway.envelope import Envelopes, dumps
 from pxe.gateway.events import GatewayEvent, Observer
-from pxe.gateway.gate import IdentifyGate
-from pxe.gateway.handshake import Refusal, check_identify, check_resume
+from pxe.gateway.gate import AddressGate, IdentifyGate
+from pxe.gateway.handshake import Identify, Refusal, check_identify, check_resume
 from pxe.gateway.load import LoadGenerator, LoadOptions
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import SESSION_ENDING_CLIENT_CODES, Opcode
@@ -47,7 +47,8 @@ class Gateway(Controls):
         clock: Source of time.
         envelopes: Writes messages.
         roster: Sessions and their accounts.
-        gate: Paces Identify.
+        gate: Paces Identify by key and day.
+        address_gate: Paces handshakes by address instead, or None.
         observer: Called for every event, or None.
         url_scheme: ``ws`` or ``wss``, for URLs that clients are told.
 
@@ -70,15 +71,19 @@ class Gateway(Controls):
     ) -> None:
         self.options = options
         self.clock: Clock = clock or MonotonicClock()
-        self.envelopes = Envelopes(options.envelope)
+        profile = options.profile
+        self.envelopes = Envelopes(options.key_order, bare_controls=profile.bare_controls)
         self.observer = observer
         self.url_scheme = url_scheme
         rng = rng or Random(options.seed)
         self.roster = Roster(options, rng, self.envelopes)
         self.gate = IdentifyGate(options)
+        limit = profile.address_limit
+        self.address_gate = None if limit is None else AddressGate(limit)
         self.token_revoked = False
         self.connections: dict[int, Connection] = {}
         self.upgrade_refusals = deque()
+        self.replies = deque()
         self._connection_count = 0
         self._refused: Counter[str] = Counter()
         self._dirty: dict[int, Connection] = {}
@@ -89,16 +94,19 @@ class Gateway(Controls):
 
     # What a driver calls.
 
-    def open(self, target: str, *, user_agent: str | None, host: str) -> Connection:
+    def open(
+        self, target: str, *, user_agent: str | None, host: str, address: str = ""
+    ) -> Connection:
         """Take a new connection right after its upgrade.
 
         Args:
             target: Path and query of the request, as ``/?v=10&encoding=json``.
             user_agent: The User-Agent header, or None.
             host: The Host header; READY's resume URL is made of it.
+            address: The client's IP address, by which some profiles limit handshakes.
         """
         self._connection_count += 1
-        connection = Connection(self, self._connection_count, host)
+        connection = Connection(self, self._connection_count, host, address)
         self.connections[connection.number] = connection
         self.tell("connect", connection, target=target)
         connection.start(target, user_agent)
@@ -210,6 +218,8 @@ class Gateway(Controls):
             stats.heartbeats += 1
             stats.last_beat = sequence
             stats.beats_ahead += sequence is not None and sequence > session.sequence
+            if sequence is not None and self.options.profile.beats_trim:
+                session.acknowledge(sequence)
         if self.triggered("heartbeat", connection) or connection.closing:
             return False
         if session is not None:
@@ -271,32 +281,47 @@ class Gateway(Controls):
         connection.shard = asked.shard
         now = self.clock.now_ms()
         self.tell("identify", connection, intents=asked.intents)
-        if not self.gate.take_start(now):
+        if self._is_dropped(connection, now):
+            return
+        if self.address_gate is None and not self.gate.take_start(now):
             self._revoke()
         elif self.triggered("identify", connection):
             return
-        elif not self.gate.passes(asked.shard, now):
+        elif self.address_gate is None and not self.gate.passes(asked.shard, now):
             self.send_invalid(connection, resumable=False, why="identify_gate")
         else:
-            self._start_session(connection, asked.shard, asked.intents)
+            self._start_session(connection, asked)
 
-    def _start_session(self, connection: Connection, shard: int, intents: int) -> None:
-        options = self.options
+    def _is_dropped(self, connection: Connection, now_ms: int) -> bool:
+        """Count a handshake of an address; over the limit it gets no answer at all."""
+        if self.address_gate is None or self.address_gate.passes(connection.address, now_ms):
+            return False
+        self.tell("dropped", connection, address=connection.address)
+        return True
+
+    def _start_session(self, connection: Connection, asked: Identify) -> None:
+        options, shard = self.options, asked.shard
         if self._load is not None and not self.roster.all():
             # Nobody was there for what was due until now.
             self._load.due(self.clock.now_ms(), [])
-        session = self.roster.create(shard, intents)
+        session = self.roster.create(shard, asked.intents)
         self.roster.attach(session, connection)
         guilds = [
             bodies.guild_id(shard, options.shards, i) for i in range(options.guilds_per_shard)
         ]
-        ready = bodies.ready(
-            version=int(options.profile.version),
-            session_id=session.id,
-            resume_url=options.public_url or f"{self.url_scheme}://{connection.host}",
-            shard=(shard, options.shards),
-            guilds=guilds,
-        )
+        version, pair = int(options.profile.version), (shard, options.shards)
+        if options.profile.has_intents:
+            ready = bodies.ready(
+                version=version,
+                session_id=session.id,
+                resume_url=options.public_url or f"{self.url_scheme}://{connection.host}",
+                shard=pair,
+                guilds=guilds,
+            )
+        else:
+            ready = bodies.fluxer_ready(
+                version=version, session_id=session.id, shard=pair if asked.names_shard else None
+            )
         self.tell("ready", connection, session=session.id)
         self.publish(session, "READY", dumps(ready))
         if options.guild_create:
@@ -312,12 +337,17 @@ class Gateway(Controls):
         session = self.roster.find(asked.session_id)
         connection.shard = session.shard if session else None
         self.tell("resume", connection, session=asked.session_id, seq=asked.sequence)
+        if self._is_dropped(connection, self.clock.now_ms()):
+            return
         if self.triggered("resume", connection):
             return
-        if session is None:
+        profile = self.options.profile
+        if asked.sequence < 0 and profile.beats_trim:
+            connection.close(4000, "Invalid resume")
+        elif session is None:
             self.send_invalid(connection, resumable=False, why="unknown_session")
-        elif not 0 <= asked.sequence <= session.sequence:
-            if session.connection is None:
+        elif not session.acknowledged <= asked.sequence <= session.sequence:
+            if session.connection is None and not profile.close_rule(4007).keeps_session:
                 self.roster.drop(session)
             connection.close(4007)
         elif not session.can_replay_from(asked.sequence):
@@ -326,6 +356,8 @@ class Gateway(Controls):
         else:
             if session.connection is not None:
                 # Only one connection carries a session; the newer one wins.
+                if profile.closes_after_reconnect:
+                    session.connection.send_control(Opcode.RECONNECT)
                 session.connection.close(4000, "Session resumed on another connection")
             replayed = self.roster.replay(session, connection, asked.sequence)
             self.tell("resumed", connection, seq=asked.sequence, replayed=replayed)
@@ -354,4 +386,4 @@ class Gateway(Controls):
                 self.roster.drop(session)
 
     def _expiry(self, session: Session) -> int:
-        return (session.detached_at or 0) + self.options.session_ttl_ms
+        return (session.detached_at or 0) + self.options.session_life_ms

@@ -6,6 +6,7 @@ from typing import Final
 from pxe.gateway.options import GatewayOptions
 
 _DAY_MS: Final = 86_400_000
+_ADDRESS_WINDOW_MS: Final = 60_000
 
 
 class IdentifyGate:
@@ -54,3 +55,28 @@ class IdentifyGate:
     def reset_after_ms(self, now_ms: int) -> int:
         """Return the milliseconds until the oldest counted Identify is forgotten."""
         return self._starts[0] + _DAY_MS - now_ms if self._starts else 0
+
+
+class AddressGate:
+    """The pace of Identify and Resume for one client address: a number in fixed windows.
+
+    Attributes:
+        drops: Handshakes that were over the number.
+
+    Args:
+        limit: Handshakes in one window.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.drops = 0
+        self._limit = limit
+        self._windows: dict[str, tuple[int, int]] = {}
+
+    def passes(self, address: str, now_ms: int) -> bool:
+        """Count one handshake; a window begins with the first after the last has ended."""
+        began, count = self._windows.get(address, (now_ms, 0))
+        if now_ms - began >= _ADDRESS_WINDOW_MS:
+            began, count = now_ms, 0
+        self._windows[address] = (began, count + 1)
+        self.drops += count >= self._limit
+        return count < self._limit

@@ -24,6 +24,7 @@ class Identify:
 
     shard: int
     intents: int
+    names_shard: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,9 @@ def check_identify(
     shard = _check_shard(body.get("shard", [0, 1]), gateway.options.shards)
     if isinstance(shard, Refusal):
         return shard
+    names_shard = "shard" in body
+    if not gateway.options.profile.has_intents:
+        return Identify(shard, 0, names_shard)
     intents = body.get("intents")
     if not isinstance(intents, int) or isinstance(intents, bool):
         return Refusal(4013, "intents is missing or not an integer")
@@ -63,7 +67,7 @@ def check_identify(
         return Refusal(4013)
     if intents & PRIVILEGED_INTENTS & ~gateway.options.allowed_privileged:
         return Refusal(4014)
-    return Identify(shard, intents)
+    return Identify(shard, intents, names_shard)
 
 
 def _properties_fault(properties: object) -> str | None:

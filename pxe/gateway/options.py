@@ -34,16 +34,17 @@ class GatewayOptions:
         identify_interval_ms: Time for which an Identify keeps its key busy.
         identify_tolerance_ms: Jitter of the network that the gate forgives.
         session_start_total: Identifies in 24 hours; one more ends every session and the token.
-        session_ttl_ms: Life of a session without a connection. Discord publishes no number.
+        session_ttl_ms: Life of a session without a connection; None means the profile's.
         replay_events: Dispatches kept for Resume.
         replay_bytes: UTF-8 bytes of dispatches kept for Resume.
         max_queued_bytes: Bytes that may wait for a slow client before it is dropped.
         guilds_per_shard: Unavailable guild stubs in READY.
         guild_create: Whether READY is followed by one GUILD_CREATE for each stub.
         resumed_advances: Whether RESUMED takes a sequence number of its own.
-        envelope: Key order of server messages, a key of ENVELOPE_ORDERS.
+        envelope: Key order of server messages, a key of ENVELOPE_ORDERS; None means the profile's.
         require_user_agent: Whether an upgrade without User-Agent is closed with 4002, as
             Spacebar's server does; not every client library sends one.
+        http_form: How HTTP answers tell the end of a body, one of FORMS of the rest module.
         public_url: Gateway URL for clients; None means the host that the client dialled.
         seed: Seed of session ids and load.
         load: Dispatch load, or None.
@@ -60,15 +61,16 @@ class GatewayOptions:
     identify_interval_ms: int = 5_000
     identify_tolerance_ms: int = 100
     session_start_total: int = 1_000
-    session_ttl_ms: int = 180_000
+    session_ttl_ms: int | None = None
     replay_events: int = 4_096
     replay_bytes: int = 16 * 1024 * 1024
     max_queued_bytes: int = 64 * 1024 * 1024
     guilds_per_shard: int = 2
     guild_create: bool = True
     resumed_advances: bool = False
-    envelope: str = "discord"
+    envelope: str | None = None
     require_user_agent: bool = True
+    http_form: str = "length"
     public_url: str | None = None
     seed: int = 0
     load: LoadOptions | None = None
@@ -83,15 +85,25 @@ class GatewayOptions:
         """
         for lowest, names in ((1, _POSITIVE), (0, _NOT_NEGATIVE)):
             for name in names:
-                if getattr(self, name) < lowest:
+                if (getattr(self, name) or 0) < lowest and getattr(self, name) is not None:
                     msg = f"{name} is {getattr(self, name)}: give {lowest} or more"
                     raise ValueError(msg)
         if self.token == "":
             msg = "token is empty: give a token, or None to accept any"
             raise ValueError(msg)
-        if self.envelope not in ENVELOPE_ORDERS:
+        if self.envelope is not None and self.envelope not in ENVELOPE_ORDERS:
             msg = f"envelope is {self.envelope!r}: give one of {', '.join(ENVELOPE_ORDERS)}"
             raise ValueError(msg)
+
+    @property
+    def key_order(self) -> str:
+        """Key order of server messages."""
+        return self.envelope or self.profile.envelope
+
+    @property
+    def session_life_ms(self) -> int:
+        """Time for which a session waits for a Resume."""
+        return self.session_ttl_ms or self.profile.session_ttl_ms
 
     @property
     def heartbeat_patience_ms(self) -> int:

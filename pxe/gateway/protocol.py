@@ -1,8 +1,8 @@
 """The numbers of the gateway protocol, one table each.
 
-Source: Discord's developer documentation, "Gateway", "Gateway Events" and
-"Opcodes and Status Codes", API version 10. Where the documentation is silent the
-row says so.
+Sources: Discord's developer documentation, "Gateway", "Gateway Events" and
+"Opcodes and Status Codes", API version 10; Fluxer's gateway documentation and server
+source, version 1. Where the documentation is silent the row says so.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Opcode(IntEnum):
-    """Gateway opcodes of API version 10."""
+    """Gateway opcodes of both services."""
 
     DISPATCH = 0
     HEARTBEAT = 1
@@ -26,6 +26,12 @@ class Opcode(IntEnum):
     INVALID_SESSION = 9
     HELLO = 10
     HEARTBEAT_ACK = 11
+    GATEWAY_ERROR = 12
+    VOICE_SIGNAL = 13
+    LAZY_REQUEST = 14
+    REQUEST_GUILD_COUNTS = 15
+    REQUEST_CHANNEL_MEMBER_COUNTS = 16
+    REQUEST_FORUM_UNREADS = 28
     REQUEST_SOUNDBOARD_SOUNDS = 31
     REQUEST_CHANNEL_INFO = 43
 
@@ -96,6 +102,16 @@ CLOSE_CODES: Final = MappingProxyType(
         4014: CloseRule("Disallowed intents", keeps_session=False),
     }
 )
+FLUXER_CLOSE_CODES: Final = MappingProxyType(
+    {
+        **{code: CLOSE_CODES[code] for code in (1000, 1001, 4000, 4001, 4002, 4003, 4005, 4008)},
+        # The session outlives these three; only the socket or the token is at fault.
+        4004: CloseRule("Invalid token", keeps_session=True),
+        4007: CloseRule("Invalid seq", keeps_session=True),
+        4009: CloseRule("Heartbeat timeout", keeps_session=True),
+        **{code: CLOSE_CODES[code] for code in (4010, 4011, 4012)},
+    }
+)
 UNLISTED_CLOSE: Final = CloseRule("", keeps_session=True)
 """Codes that the documentation does not list leave the session as it is."""
 
@@ -125,6 +141,8 @@ class OpRule:
 
     needs_session: bool
     body: tuple[type, ...]
+    absent_code: int = 4002
+    wrong_code: int = 4002
 
 
 CLIENT_OPS: Final = MappingProxyType(
@@ -139,33 +157,75 @@ CLIENT_OPS: Final = MappingProxyType(
         Opcode.REQUEST_CHANNEL_INFO: OpRule(needs_session=True, body=(dict,)),
     }
 )
+FLUXER_CLIENT_OPS: Final = MappingProxyType(
+    {
+        Opcode.HEARTBEAT: OpRule(
+            needs_session=False, body=(int, type(None)), absent_code=4001, wrong_code=4007
+        ),
+        Opcode.IDENTIFY: OpRule(needs_session=False, body=(dict,)),
+        Opcode.RESUME: OpRule(needs_session=False, body=(dict,)),
+        Opcode.PRESENCE_UPDATE: OpRule(needs_session=True, body=(dict,)),
+        Opcode.VOICE_STATE_UPDATE: OpRule(needs_session=True, body=(dict,)),
+        Opcode.REQUEST_GUILD_MEMBERS: OpRule(needs_session=True, body=(dict,)),
+        Opcode.VOICE_SIGNAL: OpRule(needs_session=True, body=(dict,)),
+        Opcode.LAZY_REQUEST: OpRule(needs_session=True, body=(dict,)),
+        Opcode.REQUEST_GUILD_COUNTS: OpRule(needs_session=True, body=(dict,)),
+        Opcode.REQUEST_CHANNEL_MEMBER_COUNTS: OpRule(needs_session=True, body=(dict,)),
+        Opcode.REQUEST_FORUM_UNREADS: OpRule(needs_session=True, body=(dict,)),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The limits in which Discord-compatible services differ.
+    """What the services differ in.
 
     Attributes:
         name: Name in configuration and logs.
         version: The only accepted value of ``v`` in the URL.
         encoding: The only accepted value of ``encoding``.
-        compressions: Accepted values of ``compress``; absent means plain text.
+        compressions: Accepted values of ``compress``; absent means plain text. None takes any
+            value and sends plain text all the same.
         max_payload_bytes: Largest client message; a larger one closes 4002.
         send_limit: Client messages allowed in one window; one more closes 4008.
         send_window_ms: Length of the rolling window.
         close_codes: Close code to rule.
         client_ops: Client opcode to rule.
+        envelope: Key order of server messages, a key of ENVELOPE_ORDERS.
+        bare_controls: Op 7 and 11 have no ``d``, no control message has ``s`` or ``t``.
+        has_intents: Identify needs intents, READY names a resume URL and guild stubs.
+        closes_after_reconnect: Op 7 is followed by close 4000.
+        resumable_op9: Op 9 may say true.
+        session_ttl_ms: Life of a session without a connection.
+        beats_are_asked: The server asks for a late heartbeat before it gives up, and looks only
+            at its own ticks; else one deadline counts.
+        beats_trim: A heartbeat's sequence is the lowest from which a Resume is still honoured.
+        volatile: Dispatches that no Resume replays.
+        max_event_bytes: Larger dispatches are not kept for Resume either.
+        address_limit: Identifies and Resumes of one address in a fixed window; more are dropped
+            in silence. None stands for the gate by key and the daily total.
     """
 
     name: str
     version: str
     encoding: str
-    compressions: frozenset[str]
+    compressions: frozenset[str] | None
     max_payload_bytes: int
     send_limit: int
     send_window_ms: int
     close_codes: Mapping[int, CloseRule]
     client_ops: Mapping[Opcode, OpRule]
+    envelope: str
+    session_ttl_ms: int
+    bare_controls: bool = False
+    has_intents: bool = True
+    closes_after_reconnect: bool = False
+    resumable_op9: bool = True
+    beats_are_asked: bool = False
+    beats_trim: bool = False
+    volatile: frozenset[str] = frozenset()
+    max_event_bytes: int | None = None
+    address_limit: int | None = None
 
     def close_rule(self, code: int) -> CloseRule:
         """Return the rule of a close code, listed or not."""
@@ -182,4 +242,29 @@ DISCORD: Final = Profile(
     send_window_ms=60_000,
     close_codes=CLOSE_CODES,
     client_ops=CLIENT_OPS,
+    envelope="discord",
+    session_ttl_ms=180_000,  # Discord publishes no number
 )
+FLUXER: Final = Profile(
+    name="fluxer",
+    version="1",
+    encoding="json",
+    compressions=None,
+    max_payload_bytes=4096,
+    send_limit=600,
+    send_window_ms=60_000,
+    close_codes=FLUXER_CLOSE_CODES,
+    client_ops=FLUXER_CLIENT_OPS,
+    envelope="fluxer",
+    session_ttl_ms=60_000,
+    bare_controls=True,
+    has_intents=False,
+    closes_after_reconnect=True,
+    resumable_op9=False,
+    beats_are_asked=True,
+    beats_trim=True,
+    volatile=frozenset({"GUILD_CREATE", "GUILD_DELETE", "GUILD_SYNC", "GUILD_MEMBERS_CHUNK"}),
+    max_event_bytes=2 * 1024 * 1024,
+    address_limit=300,
+)
+PROFILES: Final = MappingProxyType({profile.name: profile for profile in (DISCORD, FLUXER)})

@@ -102,7 +102,8 @@ class Roster:
         """
         sequence = session.next_sequence()
         text = self._envelopes.dispatch(event, sequence, body)
-        session.keep(sequence, text)
+        if self._is_kept(event, text):
+            session.keep(sequence, text)
         stats = self.stats[session.shard]
         stats.published += 1
         if session.id == stats.session_id:
@@ -128,7 +129,8 @@ class Roster:
         for text in replay:
             connection.send(text)
         number = session.next_sequence() if self._options.resumed_advances else session.sequence
-        connection.send(self._envelopes.dispatch("RESUMED", number, '{"_trace":["shardfw"]}'))
+        body = '{"_trace":["shardfw"]}' if self._options.profile.has_intents else "{}"
+        connection.send(self._envelopes.dispatch("RESUMED", number, body))
         stats = self.stats[session.shard]
         stats.resumes += 1
         stats.replayed += len(replay)
@@ -136,6 +138,11 @@ class Roster:
         if session.id == stats.session_id:
             stats.sequence = session.sequence
         return len(replay)
+
+    def _is_kept(self, event: str, text: str) -> bool:
+        profile = self._options.profile
+        too_large = profile.max_event_bytes is not None and len(text) > profile.max_event_bytes
+        return event not in profile.volatile and not too_large
 
     def _note_connected(self, shard: int) -> None:
         self.stats[shard].connected = any(s.connection for s in self._by_shard[shard])

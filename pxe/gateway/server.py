@@ -27,11 +27,10 @@ from pxe.gateway.accounting import GatewayStats
 from pxe.gateway.actions import Abort, Action, Close, Send
 from pxe.gateway.connection import Connection
 from pxe.gateway.core import Gateway
-from pxe.gateway.envelope import dumps
 from pxe.gateway.events import Observer
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import EMPTY_CLOSE
-from pxe.gateway.rest import respond
+from pxe.gateway.rest import json_reply, reply_to
 
 # The core judges sizes; this only bounds what a hostile client can make us hold.
 _MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -214,29 +213,37 @@ class GatewayServer:
 
     # Inside.
 
-    def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
-        headers = Headers()
+    async def _process_request(
+        self, connection: ServerConnection, request: Request
+    ) -> Response | None:
         if "Upgrade" in request.headers:
             refusal = self.core.take_upgrade_refusal()
             if refusal is None:
                 return None
-            status, body = HTTPStatus(refusal.status), {"message": "refused", "code": 0}
-            if refusal.retry_after_s is not None:
-                headers["Retry-After"] = str(refusal.retry_after_s)
+            after = refusal.retry_after_s
+            reply = json_reply(
+                refusal.status,
+                {"message": "refused", "code": 0},
+                () if after is None else (("Retry-After", str(after)),),
+            )
         else:
-            status, body = respond(
+            reply = reply_to(
                 self.core,
                 request.path,
                 authorization=request.headers.get("Authorization"),
                 host=request.headers.get("Host", ""),
             )
-        content = dumps(body).encode()
-        headers["Connection"] = "close"
-        headers["Content-Length"] = str(len(content))
-        # Without a charset: a client library compares the whole value.
-        headers["Content-Type"] = "application/json"
-        connection.protocol.logger.debug("GET %s: %d", request.path, status)
-        return Response(status.value, status.phrase, headers, content)
+        connection.protocol.logger.debug("GET %s: %d", request.path, reply.status)
+        if reply.silent:
+            await connection.wait_closed()
+        elif reply.raw is not None:
+            connection.transport.write(reply.raw)
+            connection.transport.close()
+        else:
+            fields, content = reply.framed
+            phrase = HTTPStatus(reply.status).phrase
+            return Response(reply.status, phrase, Headers(fields), content)
+        return None
 
     async def _handle(self, websocket: ServerConnection) -> None:
         request = websocket.request
@@ -247,6 +254,7 @@ class GatewayServer:
             request.path,
             user_agent=request.headers.get("User-Agent"),
             host=request.headers.get("Host", ""),
+            address=str(websocket.remote_address[0]),
         )
         outlet = _Outlet(websocket, connection)
         self._outlets[connection.number] = outlet

@@ -19,6 +19,7 @@ class Session:
         sequence: ``s`` of the newest dispatch; 0 before READY.
         connection: Where dispatches go now, or None while it waits for a Resume.
         detached_at: Time in ms at which the connection ended, or None.
+        acknowledged: Highest sequence that :meth:`acknowledge` was told of.
 
     Args:
         session_id: See ``id``.
@@ -37,6 +38,7 @@ class Session:
         self.sequence = 0
         self.connection: Connection | None = None
         self.detached_at: int | None = None
+        self.acknowledged = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._kept: deque[tuple[int, str, int]] = deque()
@@ -52,6 +54,12 @@ class Session:
         """Take the next sequence number."""
         self.sequence += 1
         return self.sequence
+
+    def acknowledge(self, sequence: int) -> None:
+        """Forget what the client has: it cannot resume from below this any more."""
+        while self._kept and self._kept[0][0] <= sequence:
+            self._kept_bytes -= self._kept.popleft()[2]
+        self.acknowledged = max(self.acknowledged, min(sequence, self.sequence))
 
     def keep(self, sequence: int, text: str) -> None:
         """Keep a dispatch for Resume and forget the oldest beyond the bounds."""

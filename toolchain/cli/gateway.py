@@ -75,6 +75,7 @@ Examples:
   shardfw gateway --shards 16 --max-concurrency 16
   shardfw gateway --port 9000 --load 200 --json
   shardfw gateway --script trouble.toml
+  shardfw gateway --profile fluxer
 
 \b
 A script is TOML with [[step]] tables, for example
@@ -86,6 +87,13 @@ A script is TOML with [[step]] tables, for example
   code = 4000
 
 A QEMU node on its user network reaches this gateway at ws://10.0.2.2:PORT/."""
+)
+@click.option(
+    "--profile",
+    type=click.Choice(["discord", "fluxer"]),
+    default="discord",
+    show_default=True,
+    help="Whose rules it follows.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -146,6 +154,7 @@ A QEMU node on its user network reaches this gateway at ws://10.0.2.2:PORT/."""
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
 def command(
     *,
+    profile: str,
     host: str,
     port: int,
     shards: int,
@@ -160,7 +169,10 @@ def command(
     script: Path | None,
     as_json: bool,
 ) -> None:
-    """Serve a Discord-compatible gateway on this machine until Ctrl-C.
+    """Serve a local gateway, Discord's or Fluxer's, on this machine until Ctrl-C.
+
+    The same port answers GET /gateway/bot (discord) or /.well-known/fluxer (fluxer), for nodes that
+    discover their gateway.
 
     Prints one line per event, dispatches excepted; ends with the counts. Exit codes: 0 stopped,
     1 could not listen or read a file, 2 wrong usage.
@@ -183,6 +195,7 @@ def command(
                 guilds_per_shard=guilds,
                 public_url=public_url,
                 script=steps,
+                profile=profile,
             )
         )
     except OSError as error:

@@ -11,9 +11,11 @@ import random
 from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_MS, Alarm
-from emulator.simulation.peers.websocket import CLOSE, WebSocketPeer, WebSocketServer
+from emulator.simulation.packet import ip_text
+from emulator.simulation.peers.websocket import CLOSE, Upgrade, WebSocketPeer, WebSocketServer
 from pxe.gateway import Abort, Gateway, GatewayOptions, Send
 from pxe.gateway.protocol import EMPTY_CLOSE
+from pxe.gateway.rest import reply_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +92,12 @@ class GatewayPeer:
 
     def _accept(self, peer: WebSocketPeer) -> None:
         peer.on_open = lambda: self.shared.open(peer)
+        peer.on_get = self._get
+
+    def _get(self, request: Upgrade) -> bytes | None:
+        authorization = request.headers.get("authorization")
+        reply = reply_to(self.core, request.target, authorization=authorization, host=request.host)
+        return None if reply.silent else reply.wire()
 
 
 class GatewayCore:
@@ -114,7 +122,12 @@ class GatewayCore:
         if upgrade is None:
             raise RuntimeError("a WebSocket opened without an upgrade request")
         agent = upgrade.headers.get("user-agent")
-        connection = self.core.open(upgrade.target, user_agent=agent, host=upgrade.host)
+        connection = self.core.open(
+            upgrade.target,
+            user_agent=agent,
+            host=upgrade.host,
+            address=ip_text(peer.tcp.remote[0]),
+        )
         self.peers[connection.number] = (connection, peer)
 
         def message(data: str | bytes) -> None:

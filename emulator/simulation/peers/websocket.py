@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import h11
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import (
@@ -132,6 +133,9 @@ class WebSocketPolicy:
 class WebSocketPeer:
     """The server's end of one connection.
 
+    `on_get(request)` answers a GET that asks for no upgrade with bytes, after which the connection
+    ends, or with None for silence; without it wsproto judges such a request.
+
     Callbacks: `on_open()` after the upgrade was accepted, `on_message(str or bytes)`,
     `on_lost(code)` once, with the client's close code or None when there was none.
     """
@@ -148,6 +152,8 @@ class WebSocketPeer:
         self.on_open: Callable[[], None] | None = None
         self.on_message: Callable[[str | bytes], None] | None = None
         self.on_lost: Callable[[int | None], None] | None = None
+        self.on_get: Callable[[Upgrade], bytes | None] | None = None
+        self._head: bytes | None = b""
         self._ws = WSConnection(ConnectionType.SERVER)
         self._parts: list[str | bytes] = []
         self._closing = False
@@ -213,14 +219,35 @@ class WebSocketPeer:
         self.tcp.send(self._ws.send(event))
 
     def _receive(self, data: bytes) -> None:
-        if self.violation:
+        if self.violation or self._is_plain(data):
             return
+        if self._head:
+            data, self._head = self._head, None
         try:
             self._ws.receive_data(data)
             for event in self._ws.events():
                 self._handle(event)
         except RemoteProtocolError as error:
             self._violated(error)
+
+    def _is_plain(self, data: bytes) -> bool:
+        """Gather the first request while `on_get` is set; answer it when it asks for no upgrade."""
+        if self.on_get is None or self._head is None:
+            return False
+        if self.upgrade is not None:
+            return True  # its one answer is given
+        self._head += data
+        if b"\r\n\r\n" not in self._head:
+            return True
+        request = _plain_request(self._head)
+        if request is None:
+            return False
+        self.upgrade = request
+        answer = self.on_get(request)
+        if answer is not None:
+            self.tcp.send(answer)
+            self.tcp.close()
+        return True
 
     def _violated(self, error: RemoteProtocolError) -> None:
         self.violation = str(error) or "unnamed violation"
@@ -305,6 +332,22 @@ class WebSocketPeer:
             self._lost = True
             if self.on_lost is not None:
                 self.on_lost(self.close_code)
+
+
+def _plain_request(head: bytes) -> Upgrade | None:
+    """Return the GET request of a head, None when it asks for an upgrade or is none."""
+    parser = h11.Connection(h11.SERVER)
+    parser.receive_data(head)
+    try:
+        event = parser.next_event()
+    except h11.RemoteProtocolError:
+        return None
+    if not isinstance(event, h11.Request) or event.method != b"GET":
+        return None
+    headers = {bytes(name).decode(): bytes(value).decode() for name, value in event.headers}
+    if "upgrade" in headers:
+        return None
+    return Upgrade(bytes(event.target).decode(), headers.get("host", ""), headers)
 
 
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:

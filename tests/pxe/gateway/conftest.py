@@ -61,7 +61,7 @@ class Client:
         return [(m["t"], m["s"]) for m in self.messages if m["op"] == 0]
 
     def ready(self) -> dict[str, Any]:
-        return next(m["d"] for m in self.messages if m["t"] == "READY")
+        return next(m["d"] for m in self.messages if m.get("t") == "READY")
 
     @property
     def code(self) -> int | None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 from websockets.sync.client import connect
 
@@ -62,9 +63,11 @@ def test_a_taken_port_says_what_to_do(unused_listener):
     assert "0 takes a free one" in result.output
 
 
-def test_serves_and_ends_clean_on_sigint():
+@pytest.mark.parametrize(("profile", "version"), [("discord", 10), ("fluxer", 1)])
+def test_serves_and_ends_clean_on_sigint(profile, version):
     environ = os.environ | {"NAME_FOR_TEST": "hunter-2-hunter"}
     argv = ["gateway", "--port", "0", "--json", "--token-env", "NAME_FOR_TEST"]
+    argv += ["--profile", profile]
     with subprocess.Popen(
         [sys.executable, "-c", "from toolchain.cli.main import main; main()", *argv],
         stdout=subprocess.PIPE,
@@ -75,7 +78,7 @@ def test_serves_and_ends_clean_on_sigint():
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         assert first["event"] == "listening"
-        with connect(f"{first['url']}/?v=10&encoding=json") as client:
+        with connect(f"{first['url']}/?v={version}&encoding=json") as client:
             assert json.loads(client.recv())["op"] == 10
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -11,6 +11,7 @@ from emulator.simulation.faults import FaultPlan
 from emulator.simulation.internet import Internet
 from emulator.simulation.peers.gateway import GatewayPeer
 from pxe.gateway import GatewayOptions, LoadOptions, parse_script
+from pxe.gateway.rest import Reply
 
 
 def gateway_on(pair, **options) -> GatewayPeer:
@@ -181,3 +182,48 @@ def test_gateway_events_act_on_the_shard_they_name(pair, shard_of):
     assert shards[1].client.protocol.close_code == 4009
     assert shards[0].ops[-2:] == [7, 9]
     assert shards[0].client.tcp.close_reason == "reset"
+
+
+class Browser:
+    """A plain TCP client that asks one question of HTTP."""
+
+    def __init__(self, pair, *pieces: bytes) -> None:
+        self.answer, self.ended = bytearray(), False
+        self.tcp = pair.connect()
+        self.tcp.on_data = self.answer.extend
+        self.tcp.on_eof = self._end
+        for piece in pieces:
+            pair.world.run_for(NS_PER_S)
+            self.tcp.send(piece)
+        pair.world.run_for(5 * NS_PER_S)
+
+    def _end(self) -> None:
+        self.ended = True
+        self.tcp.close()
+
+
+GET = b"GET /gateway/bot HTTP/1.1\r\nHost: gw.test\r\nAuthorization: Bot t\r\n\r\n"
+
+
+def test_the_same_port_answers_a_get_in_pieces(pair):
+    gateway = gateway_on(pair)
+    browser = Browser(pair, GET[:11], GET[11:])
+    assert browser.answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b'"url":"ws://gw.test"' in browser.answer
+    assert browser.ended
+    assert [event.name for event in gateway.events] == ["http"]
+
+
+def test_a_silent_answer_keeps_the_connection_and_further_bytes_change_nothing(pair):
+    gateway = gateway_on(pair)
+    gateway.core.answer_http(Reply(silent=True))
+    browser = Browser(pair, GET, GET)
+    assert (bytes(browser.answer), browser.ended) == (b"", False)
+    assert gateway.server.violations == []
+
+
+@pytest.mark.parametrize("request_", [b"POST / HTTP/1.1\r\nHost: a\r\n\r\n", b"what?\r\n\r\n"])
+def test_what_is_no_get_is_judged_by_wsproto(pair, request_):
+    gateway = gateway_on(pair)
+    Browser(pair, request_)
+    assert len(gateway.server.violations) == 1
