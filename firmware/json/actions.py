@@ -8,6 +8,8 @@ from collections.abc import Callable
 from firmware.json.grammar import Action
 from firmware.layouts.json import (
     DATA_KEYS,
+    DOCUMENT_KEYS,
+    DOCUMENT_KEYS_MAX,
     ENVELOPE_KEYS,
     FRACTION_FULL,
     KEY_MAX,
@@ -19,6 +21,7 @@ from firmware.layouts.json import (
     JsonKind,
     JsonParser,
     JsonState,
+    Vocabulary,
 )
 from firmware.limits import JSON_DEPTH_MAX, SESSION_ID_MAX
 from toolchain.asm import (
@@ -42,6 +45,7 @@ from toolchain.asm import (
     R15D,
     RAX,
     RBX,
+    RCX,
     RDX,
     RSI,
     A,
@@ -63,6 +67,23 @@ NAMES = constant(
     b"".join(name.ljust(NAME_BYTES, b"\0") for name in (*ENVELOPE_KEYS, *DATA_KEYS)),
     "kept keys in the order of JsonField, each padded with zeros",
     align=8,
+)
+_GROUPS = [group for pair in DOCUMENT_KEYS.values() for group in pair]
+DOCUMENT_NAMES = constant(
+    "json_document_names",
+    b"".join(
+        b"".join(name.ljust(NAME_BYTES, b"\0") for name in group).ljust(
+            NAME_BYTES * DOCUMENT_KEYS_MAX, b"\xff"
+        )
+        for group in _GROUPS
+    ),
+    "kept keys of documents, DOCUMENT_KEYS_MAX a group, by vocabulary and depth; 0xFF = none",
+    align=8,
+)
+DOCUMENT_FIELDS = constant(
+    "json_document_fields",
+    b"".join(bytes(group.values()).ljust(DOCUMENT_KEYS_MAX, b"\0") for group in _GROUPS),
+    "what each of them is kept as",
 )
 ESCAPES = constant(
     "json_escapes",
@@ -159,6 +180,7 @@ def _string(a: Asm, places: Places) -> None:
 
 def _quote(a: Asm, places: Places) -> None:
     key, found, ended = a.label("key_end"), a.label("found"), a.label("ended")
+    document = a.label("document")
     name, row, left = RAX, ECX, EDX
     a.cmp(P.is_key, 0)
     a.jne(key)
@@ -175,6 +197,8 @@ def _quote(a: Asm, places: Places) -> None:
     a.xor(row, row)
     a.test(R10, R10)
     a.jz(found)
+    a.cmp(P.vocabulary, Vocabulary.ENVELOPE)
+    a.jne(document)
     a.lea(name, NAMES.address)
     a.mov(row, JsonField.OP)
     a.mov(left, len(ENVELOPE_KEYS))
@@ -201,6 +225,40 @@ def _quote(a: Asm, places: Places) -> None:
     a.xor(R10D, R10D)
     a.xor(R11D, R11D)
     a.jmp(places.loop)
+
+    a.place(document)
+    _document_key(a, found)
+
+
+def _document_key(a: Asm, found: Label) -> None:
+    """ECX := what the key of a document is kept as; 0 = not at all."""
+    name, row, left = RAX, ECX, EDX
+    a.mov(row, P.vocabulary)
+    a.add(row, row)
+    a.sub(row, 2 * Vocabulary.GATEWAY_BOT)
+    a.cmp(R15D, 1)
+    with a.if_(NE):
+        a.inc(row)
+    a.shl(row, DOCUMENT_KEYS_MAX.bit_length() - 1)
+    a.imul(EDX, row, NAME_BYTES)
+    a.lea(name, DOCUMENT_NAMES.address)
+    a.add(name, RDX)
+    a.mov(left, DOCUMENT_KEYS_MAX)
+    with a.loop() as names:
+        with a.block() as other:
+            for n in range(0, NAME_BYTES, 8):  # unrolled: three quadwords
+                a.mov(R10, mem64(name, n, ref=DOCUMENT_NAMES))
+                a.cmp(R10, P.key.m64(n))
+                a.leave(NE, other)
+            a.lea(RAX, DOCUMENT_FIELDS.address)
+            a.movzx(ECX, mem8(RAX, index=RCX, ref=DOCUMENT_FIELDS))
+            a.jmp(found)
+        a.inc(row)
+        a.add(name, NAME_BYTES)
+        a.dec(left)
+        a.again(NZ, names)
+    a.xor(row, row)
+    a.jmp(found)
 
 
 def _comma(a: Asm, places: Places) -> None:

@@ -6,6 +6,8 @@ of it, the local its room. EAX and EDX are free.
 """
 
 from firmware.json.actions import (
+    DOCUMENT_FIELDS,
+    DOCUMENT_NAMES,
     ESCAPES,
     HANDLERS,
     KEPT_TEXT,
@@ -103,7 +105,9 @@ def json_reset(a: Asm, parser: JsonParser) -> None:
     clobbers=[
         RCX, RDX, RSI, RDI, R8, R9, R10, R11, XMM0, XMM1, XMM2, XMM3, XMM4, XMM5,
     ],
-    reads=[TEXT_IN, CLASS_TABLE, RULE_TABLE, NAMES, SPECIAL, ESCAPES, JsonParser],
+    reads=[TEXT_IN, CLASS_TABLE, RULE_TABLE, NAMES, SPECIAL, ESCAPES, JsonParser,
+        DOCUMENT_NAMES, DOCUMENT_FIELDS,
+    ],
     writes=[JsonParser, KEPT_TEXT],
     saves=[RBX, RBP, R12, R13, R14, R15],
     stack=8,

@@ -107,6 +107,52 @@ EVENT_READY, EVENT_RESUMED, EVENT_RATE_LIMITED = b"READY", b"RESUMED", b"RATE_LI
 """Dispatches that the node itself acts on, by `t`."""
 EVENTS_WITH_DATA = (EVENT_READY, EVENT_RATE_LIMITED)
 """Those of them whose kept values inside `d` are read; `d` of every other dispatch is not."""
+
+
+class Vocabulary(enum.IntEnum):
+    """Whose keys the parser keeps: those of a Gateway message, or of a discovery document."""
+
+    ENVELOPE = 0
+    GATEWAY_BOT = 1
+    WELL_KNOWN = 2
+
+
+class DocumentField(enum.IntEnum):
+    """What is kept of a document, in the place of the JsonField of the same number.
+
+    URL shares the room of RESUME_URL; NESTED is the object whose keys count too, as `d` is.
+    """
+
+    TOTAL = 1
+    REMAINING = 2
+    NESTED = 4
+    RESET_AFTER = 5
+    URL = 7
+    MAX_CONCURRENCY = 8
+    RETRY_AFTER = 9
+
+
+DOCUMENT_KEYS: dict[Vocabulary, tuple[dict[bytes, DocumentField], dict[bytes, DocumentField]]] = {
+    Vocabulary.GATEWAY_BOT: (
+        {
+            b"url": DocumentField.URL,
+            b"session_start_limit": DocumentField.NESTED,
+            b"retry_after": DocumentField.RETRY_AFTER,
+        },
+        {
+            b"total": DocumentField.TOTAL,
+            b"remaining": DocumentField.REMAINING,
+            b"reset_after": DocumentField.RESET_AFTER,
+            b"max_concurrency": DocumentField.MAX_CONCURRENCY,
+        },
+    ),
+    Vocabulary.WELL_KNOWN: (
+        {b"endpoints": DocumentField.NESTED, b"retry_after": DocumentField.RETRY_AFTER},
+        {b"gateway": DocumentField.URL},
+    ),
+}
+"""Kept keys at depth 1, and at depth 2 in the NESTED object."""
+DOCUMENT_KEYS_MAX = 4
 NOT_ASCII = 0xFF
 """Kept for an escape that is not a character of ASCII: no kept text may hold it."""
 
@@ -137,6 +183,7 @@ class JsonParser(Struct):
     kinds = bytes_(0x30, 16, "JsonKind by JsonField", align=8)
     values = bytes_(0x40, 64, "by JsonField: 32-bit integers, lengths of strings", align=8)
     key = bytes_(0x80, KEY_MAX, "the running key that may be kept, padded with zeros", align=8)
+    vocabulary = enum32(0x98, Vocabulary, "whose keys are kept; a new message leaves it as it is")
     t = bytes_(0xA0, T_MAX, "event name", align=8)
     session_id = bytes_(0xE0, SESSION_ID_MAX, "of READY", align=8)
     resume_url = bytes_(0x1E0, RESUME_URL_MAX, "resume_gateway_url of READY", align=8)

@@ -3,6 +3,7 @@
 from emulator.effects import View, World, model
 from firmware.layouts.json import (
     DATA_KEYS,
+    DOCUMENT_KEYS,
     DUPLICATE_KEY,
     ENVELOPE_KEYS,
     FRACTION_FULL,
@@ -15,6 +16,7 @@ from firmware.layouts.json import (
     JsonKind,
     JsonParser,
     JsonState,
+    Vocabulary,
 )
 
 _DEPTH_MAX = 64
@@ -83,8 +85,9 @@ class _Reader:
     def name_field(self) -> None:
         field = JsonField.NONE
         if self.place():
-            known = ENVELOPE_KEYS if len(self.open) == 1 else DATA_KEYS
-            field = known.get(bytes(self.v.key).rstrip(b"\0"), JsonField.NONE)
+            groups = {Vocabulary.ENVELOPE: (ENVELOPE_KEYS, DATA_KEYS)} | DOCUMENT_KEYS
+            known = groups[Vocabulary(self.v.vocabulary)][len(self.open) - 1]
+            field = JsonField(known.get(bytes(self.v.key).rstrip(b"\0"), JsonField.NONE))
         self.v.field = field
 
     # -- the grammar ------------------------------------------------------------------------------
