@@ -19,7 +19,7 @@ RECORD_PAGE = 0x6E04_0000
 """The crash record: one page at a fixed physical address that a warm reset keeps."""
 
 # Shard workspaces: ten pages each in a window of their own, guard pages between.
-SHARDS_MAX = 64
+SHARDS_MAX = 256
 WORKSPACE_BASE = 0x7000_0000
 WORKSPACE_STRIDE = 0x2_0000
 WORKSPACE_STATE = 0x1000

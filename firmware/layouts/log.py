@@ -148,7 +148,8 @@ GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 # -- the ring -------------------------------------------------------------------------------------
 LEVEL_SILENT = 4
 """Above every level: nothing is written."""
-LOG_RING_BYTES = 16 * 1024
+LOG_RING_BYTES = 64 * 1024
+"""Two lines of every shard at once, which is what a full node says when its link comes back."""
 LOG_RING = Data("log_ring", LOG_RING_BYTES, doc="lines that wait for the serial port")
 
 

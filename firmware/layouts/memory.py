@@ -9,7 +9,7 @@ from toolchain.layout import Global, Struct, array, ptr, u32, u64
 
 RUNS_MAX = 32
 """Runs of usable memory that are kept; the rest is left alone."""
-TABLE_PAGES = 24
+TABLE_PAGES = 32
 """Page-table pages, one run, set aside by the boot program."""
 # The first ones are laid out by the boot program.
 TABLE_PML4, TABLE_PDPT, TABLE_LOW, TABLE_WINDOWS, TABLE_IMAGE, TABLE_TABLES, TABLE_STACKS = range(7)

@@ -70,7 +70,7 @@ class Network(Struct):
 class CoreState(Struct):
     """State that a second core would have for itself; GS base points here (decision 2)."""
 
-    SIZE = 0x800
+    SIZE = 0x1400
     now = u64(0x000, "TSC at the start of the turn")
     turns = u64(0x008, "passes of the scheduler")
     current_shard = ptr(0x010, "ShardContext whose code runs; 0 = node code (decision 6)")
@@ -78,6 +78,7 @@ class CoreState(Struct):
     slots_used = u32(0x01C, "rows of `slots` in use")
     next_deadline = u64(0x020, "earliest TSC that any part of the node asked for")
     kicks = u64(0x028, "watchdog kicks")
+    slots_due = u64(0x030, "no row of `slots` has an earlier deadline; 0 = look at them")
     slots = array(0x400, Slot, SHARDS_MAX, "scheduler table")
 
 

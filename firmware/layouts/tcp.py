@@ -223,7 +223,11 @@ class TcpPorts(Struct):
     """Who owns which local port, and what keeps resets to strangers rare."""
 
     SIZE = 0x4000 + 8 * SHARDS_MAX + 0x40
-    owner = bytes_(0x0000, PORTS, "slot + 1 of the shard that last took the port; 0 = nobody")
+    owner = bytes_(
+        0x0000,
+        PORTS,
+        "slot of the shard that last took the port; its local_port tells whether it still has it",
+    )
     contexts = bytes_(0x4000, 8 * SHARDS_MAX, "ShardContext by slot; 0 = never connected", align=8)
     refuse_at = u64(0x4000 + 8 * SHARDS_MAX, "no reset to strangers before this TSC")
     refused = u64(0x4008 + 8 * SHARDS_MAX, "resets sent to strangers since boot")

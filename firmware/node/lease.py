@@ -109,12 +109,13 @@ def lease_tick(a: Asm) -> None:
 @routine(
     clobbers=[RAX, RCX],
     reads=[CoreState.slots_used],
-    writes=[Slot.deadline],
+    writes=[Slot.deadline, CoreState.slots_due],
     source="firmware/docs/layers.md",
 )
 def slots_wake(a: Asm) -> None:
     """Make every shard due."""
     slot = Slot.at(RAX)
+    a.mov(core.slots_due, 0)
     a.lea(RAX, CORE.it.slots.address)
     a.mov(ECX, core.slots_used)
     with a.loop() as wake:

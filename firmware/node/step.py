@@ -37,6 +37,7 @@ from toolchain.asm import (
     RAX,
     RBX,
     RCX,
+    A,
     Asm,
     B,
     E,
@@ -54,7 +55,7 @@ FRAMES_PER_TURN = 64
     inputs=[In(RBX, ShardContext, "a shard that has something to do")],
     clobbers=[RAX, RCX],
     reads=[ShardContext.slot],
-    writes=[Slot.deadline],
+    writes=[Slot.deadline, CoreState.slots_due],
     source="firmware/docs/layers.md",
 )
 def slot_wake(a: Asm, shard: ShardContext) -> None:
@@ -63,6 +64,7 @@ def slot_wake(a: Asm, shard: ShardContext) -> None:
     a.shl(EAX, 4)  # a slot row is 16 bytes
     a.lea(RCX, CORE.it.slots.address)
     a.mov(Slot.at(RCX, index=RAX).deadline, 0)
+    a.mov(core.slots_due, 0)
     a.ret()
 
 
@@ -115,8 +117,15 @@ def receive_frames(a: Asm) -> None:
 @routine(
     outputs=[Out(RAX, "earliest TSC at which a shard wants to run; all ones = none")],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now, CoreState.slots_used, Slot.flags, Slot.context, Slot.deadline],
-    writes=[Slot.deadline],
+    reads=[
+        CoreState.now,
+        CoreState.slots_used,
+        CoreState.slots_due,
+        Slot.flags,
+        Slot.context,
+        Slot.deadline,
+    ],
+    writes=[Slot.deadline, CoreState.slots_due],
     calls=[shard_turn],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
@@ -124,6 +133,12 @@ def receive_frames(a: Asm) -> None:
 def step_shards(a: Asm) -> None:
     """Tick every active shard that is due; the table is 16 bytes a slot and nothing else is read."""
     slot = Slot.at(R12)
+    # While the earliest deadline of all rows lies ahead, the table need not be looked at.
+    a.mov(RAX, core.slots_due)
+    a.cmp(RAX, core.now)
+    with a.if_(A):
+        a.ret()
+    a.mov(core.slots_due, -1)
     a.lea(R12, CORE.it.slots.address)
     a.mov(R13D, core.slots_used)
     a.mov(R14, -1)
@@ -143,7 +158,11 @@ def step_shards(a: Asm) -> None:
         a.add(R12, Slot.SIZE)
         a.dec(R13D)
         a.again(NZ, top)
-    a.mov(RAX, R14)
+    # A row that was woken meanwhile keeps the whole table due.
+    a.mov(RAX, core.slots_due)
+    a.cmp(R14, RAX)
+    a.cmov(B, RAX, R14)
+    a.mov(core.slots_due, RAX)
     a.ret()
 
 

@@ -211,7 +211,7 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
 @routine(
     clobbers=CALLER_SAVED,
     reads=[CoreState.slots_used, Slot.flags, Slot.context],
-    writes=[Slot.deadline],
+    writes=[Slot.deadline, CoreState.slots_due],
     calls=[shard_tick],
     saves=[RBX, R12, R13],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
@@ -219,6 +219,7 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
 def shards_tick(a: Asm) -> None:
     """Sweep all active shards, whatever their deadlines: the compatibility wrapper."""
     slot = Slot.at(R12)
+    a.mov(core.slots_due, 0)
     a.lea(R12, CORE.it.slots.address)
     a.mov(R13D, core.slots_used)
     a.test(R13D, R13D)

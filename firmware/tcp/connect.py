@@ -9,7 +9,6 @@ from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.node import CLOCK, NETWORK, Clock, CoreState, Network, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import (
-    ADDRESS,
     PORTS,
     RTO_INITIAL_MS,
     TCP_ISN,
@@ -33,6 +32,7 @@ from toolchain.asm import (
     ESI,
     NE,
     R8,
+    R8B,
     R8D,
     RAX,
     RBX,
@@ -45,8 +45,7 @@ from toolchain.asm import (
     E,
     In,
     Out,
-    S,
-    mem8,
+    Z,
     routine,
 )
 
@@ -79,20 +78,19 @@ def tcp_port(a: Asm, shard: ShardContext) -> None:
     with a.loop() as search:
         a.and_(at, PORTS - 1)
         a.movzx(owner, ports.owner.m8(index=RAX))
-        a.dec(owner)
-        a.leave(S, search)  # nobody's
         a.cmp(owner, slot)
         a.leave(E, search)
-        # A shard that went on to another port left its mark behind.
+        # A port that nobody took says slot 0; a shard that went on to another left its mark behind.
         a.mov(other, ports.contexts.m64(index=RDX, scale=8))
+        a.test(other, other)
+        a.leave(Z, search)
         a.movzx(ECX, ShardContext.at(other).tcp.local_port)
         a.sub(ECX, FIRST_PORT)
         a.cmp(ECX, at)
         a.leave(NE, search)
         a.inc(at)
         a.jmp(search.top)
-    a.lea(ECX, mem8(R8, 1, ref=ADDRESS))
-    a.mov(ports.owner.m8(index=RAX), CL)
+    a.mov(ports.owner.m8(index=RAX), R8B)
     a.mov(ports.contexts.m64(index=R8, scale=8), RBX)
     a.add(at, FIRST_PORT)
     a.mov(shard.tcp.local_port, AX)

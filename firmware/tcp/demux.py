@@ -151,9 +151,9 @@ def tcp_find(a: Asm) -> None:
         a.lea(RDX, TCP_PORTS.address)
         ports = TcpPorts.at(RDX)
         a.movzx(EAX, ports.owner.m8(index=RCX))
-        a.test(EAX, EAX)
-        a.leave(Z, none)
-        a.mov(RAX, ports.contexts.m64(-8, index=RAX, scale=8))
+        a.mov(RAX, ports.contexts.m64(index=RAX, scale=8))
+        a.test(RAX, RAX)
+        a.leave(Z, none)  # nobody took the port: it says slot 0, which never connected
         a.mov(CX, got.destination_port)
         a.cmp(CX, tcp.local_port)
         a.leave(NE, none)

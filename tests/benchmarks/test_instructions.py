@@ -17,13 +17,47 @@ pytestmark = pytest.mark.bench
 SHARDS = 16
 
 
-def ready_rig() -> tuple[Rig, BlockTrace]:
+def ready_rig(facts: NodeFacts | None = None) -> tuple[Rig, BlockTrace]:
     """Return a node that has been READY for a while, and what counts its instructions."""
-    rig = Rig(seed=1, trace=True, guilds_per_shard=0)
-    rig.until_ready()
+    rig = Rig(seed=1, facts=facts, trace=True, guilds_per_shard=0)
+    rig.until_ready(within_s=600)
     rig.run(30)
     assert rig.node.trace is not None
     return rig, rig.node.trace
+
+
+def idle_turn(rig: Rig, due: int) -> int:
+    """Return the instructions of a turn in which the first `due` READY shards look for work."""
+    node, core = rig.node, rig.node.g(CORE)
+    for slot in range(due):
+        core.slots[slot].deadline = core.slots_due = 0
+    assert node.step(rig.world.now_ns) == []
+    return node.turn_instructions
+
+
+def test_tick_cost(figure):
+    """The cost of a turn follows the active slots, and the global total does not enter it."""
+    costs = {}
+    for active in (1, 16, 64, 256):
+        rig, _ = ready_rig(NodeFacts(shards=active))
+        idle_turn(rig, active)
+        costs[active] = [idle_turn(rig, due) for due in (0, 1, active)]
+        none, one, every = costs[active]
+        value = f"{none:,} none due, {one:,} one due, {every:,} all due and idle"
+        figure(f"instructions of a `node_step`, {active} READY shards", value)
+    each = [(costs[b][2] - costs[a][2]) / (b - a) for a, b in ((16, 64), (64, 256))]
+    figure("of them for each due slot", f"{each[0]:,.0f} up to 64, {each[1]:,.0f} up to 256")
+    rows = (costs[256][1] - costs[1][1]) / 255
+    figure(
+        "of them for each slot that is not due, in a turn that looks at the table", f"{rows:.1f}"
+    )
+
+    for total, start in ((16, 0), (65_535, 65_519)):
+        rig, _ = ready_rig(NodeFacts(shards=16, total=total, start=start))
+        idle_turn(rig, 16)
+        none, one, every = (idle_turn(rig, due) for due in (0, 1, 16))
+        value = f"{none:,} none due, {one:,} one due, {every:,} all due and idle"
+        figure(f"the same, 16 READY shards of a total of {total:,}", value)
 
 
 def test_idle_tick(figure):
@@ -31,11 +65,7 @@ def test_idle_tick(figure):
     node = rig.node
 
     def turn(*, all_due: bool) -> int:
-        for slot in range(SHARDS):
-            if all_due:
-                node.g(CORE).slots[slot].deadline = 0
-        assert node.step(rig.world.now_ns) == []
-        return node.turn_instructions
+        return idle_turn(rig, SHARDS if all_due else 0)
 
     def tick(slot: int) -> int:
         address = node.image.address("shard_tick")

@@ -99,7 +99,7 @@ class Bench:
         for name, value in fields.items():
             setattr(tcp, name, value)
         ports = self.lab.g(TCP_PORTS)
-        ports.owner[OUR_PORT - 49152] = 1
+        ports.owner[OUR_PORT - 49152] = 0
         ports.contexts[0:8] = self.shard.to_bytes(8, "little")
         return tcp
 

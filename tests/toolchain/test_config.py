@@ -167,9 +167,9 @@ class TestLines:
                 "start of at most 3, a smaller count or a larger total",
             ),
             (
-                "[shards]\ncount = 65\n",
-                "node.toml:2: shards.count: 65 is not an integer from 1 to 64. Write how many shards "
-                "this node holds, at most 64",
+                "[shards]\ncount = 257\n",
+                "node.toml:2: shards.count: 257 is not an integer from 1 to 256. Write how many shards "
+                "this node holds, at most 256",
             ),
             (
                 "[diagnostics]\nport = 68\n",
@@ -443,7 +443,7 @@ class TestOverridesAndTime:
 
     def test_wrong_override_is_blamed_on_the_command_line(self, fail: Fail) -> None:
         (line,) = fail("", shards__count=0)
-        assert line.startswith("command line: shards.count: 0 is not an integer from 1 to 64")
+        assert line.startswith("command line: shards.count: 0 is not an integer from 1 to 256")
 
     def test_configured_time_wins_over_source_date_epoch(self, load: Load) -> None:
         assert load("", {"SOURCE_DATE_EPOCH": "7"}).build_time == 7

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firmware.layouts import log
 from toolchain.cli.loglines import LogLine, parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 KEPT_LINES = 40
 # The step that a line completes; the boot ROM's work ends with our first line.
@@ -100,6 +100,26 @@ class Board:
             if row.state == "READY":
                 self._note_ready(row, seconds, line)
         return line
+
+    def correct(self, seconds: float, shards: Sequence[Mapping[str, Any]], ready_ms: int) -> None:
+        """Take the node's own word for its shards: a full serial port drops lines.
+
+        Args:
+            seconds: Since power-on.
+            shards: Its reports, as `shardfw status --json` has them.
+            ready_ms: When the last of them became READY, from the node's first instruction.
+        """
+        for report in shards:
+            row = self.rows.get(report["shard"])
+            if row is None or row.state == report["state"]:
+                continue
+            row.state, row.attempts = report["state"], report["attempts"]
+            row.reconnects = report["reconnects"]
+            row.detail = "told by the node's diagnostics"
+            if row.state == "READY":
+                row.ready_at = seconds
+        if self.power_on_to_ready_ms is None and self.ready == len(self.rows):
+            self.power_on_to_ready_ms, self.nbp_to_ready_ms = round(seconds * 1000), ready_ms
 
     def _restart(self) -> None:
         """Forget what a node that boots again has lost."""

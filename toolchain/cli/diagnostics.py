@@ -23,6 +23,8 @@ from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from toolchain.layout.pack import pack, unpack
 
+AT_ONCE = 32
+"""Questions that are open at the same time; a node's card has not many more receive buffers."""
 ROUND_S = 0.3
 """Wait for answers before what is missing is asked again; seconds."""
 NEXT_STEPS = {0: None, 1: "resume", 2: "identify"}
@@ -53,12 +55,15 @@ def ask(host: str, port: int, timeout: float = 3.0) -> list[dict[str, Any]]:
             raise NoAnswerError(f"{host} port {port} cannot be asked: {error.strerror}") from None
         while wanted - answers.keys() and time.monotonic() < deadline:
             try:
-                for slot in sorted(wanted - answers.keys()):
+                batch = sorted(wanted - answers.keys())[:AT_ONCE]
+                for slot in batch:
                     nonce = secrets.randbits(64)
                     nonces[nonce] = slot
                     request = {"magic": STATUS_REQUEST_MAGIC, "slot": slot, "nonce": nonce}
                     node.send(pack(StatusReply, request))
-                _collect(node, min(deadline, time.monotonic() + ROUND_S), nonces, wanted, answers)
+                until = min(deadline, time.monotonic() + ROUND_S)
+                _collect(node, until, set(batch), nonces, answers)
+                wanted |= {n for reply in answers.values() for n in range(reply["slots_used"])}
             except ConnectionRefusedError:
                 # The host says that nobody listens there yet; a node that boots may do so soon.
                 time.sleep(max(0.0, min(ROUND_S, deadline - time.monotonic())))
@@ -75,12 +80,12 @@ def ask(host: str, port: int, timeout: float = 3.0) -> list[dict[str, Any]]:
 def _collect(
     node: socket.socket,
     until: float,
+    batch: set[int],
     nonces: dict[int, int],
-    wanted: set[int],
     answers: dict[int, dict[str, Any]],
 ) -> None:
-    """Take answers until all wanted ones are there or the time is over."""
-    while wanted - answers.keys() and (left := until - time.monotonic()) > 0:
+    """Take answers until those of the batch are there or the time is over."""
+    while batch - answers.keys() and (left := until - time.monotonic()) > 0:
         node.settimeout(left)
         try:
             datagram = node.recv(65536)
@@ -93,10 +98,6 @@ def _collect(
         if reply["magic"] != STATUS_REPLY_MAGIC or slot is None or reply["slot"] != slot:
             continue
         answers[slot] = reply
-        more = set(range(reply["slots_used"])) - wanted
-        if more:
-            wanted |= more
-            return
 
 
 def _name(kind: type[enum.IntEnum], value: int) -> str:
@@ -119,6 +120,14 @@ def _since_ms(stamp: int, reply: dict[str, Any]) -> int | None:
     """Return milliseconds since a TSC stamp; None without one."""
     left = _left_ms(stamp, reply)
     return None if left is None else -left
+
+
+def ready_ms(reply: dict[str, Any]) -> int | None:
+    """Return when the slot's shard became READY, in milliseconds since boot; None while it is not."""
+    connected_at = unpack(ShardContext, reply["shard"], partial=True)["connected_at"]
+    if connected_at == 0 or reply["cycles_per_ms"] == 0:
+        return None
+    return int(connected_at - reply["boot_tsc"]) // int(reply["cycles_per_ms"])
 
 
 def node_report(reply: dict[str, Any]) -> dict[str, Any]:

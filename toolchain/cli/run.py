@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolchain.cli.runtime import DEFAULT_NAME
+from toolchain.config.schema import MAX_LOCAL_SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from pxe.node import SerialLine
     from toolchain.cli.loglines import LogLine
     from toolchain.cli.runner import Runner, RunOptions
+    from toolchain.config import NodeConfig
 
 NICS = ("transitional", "legacy", "modern")
 DEFAULT_CONCURRENCY = 16
 FRAMES_A_SECOND = 8
+BOOT_PATIENCE_S, GROUP_PATIENCE_S = 60, 6
 
 
 def _print_line(line: SerialLine, _parsed: LogLine | None) -> None:
@@ -96,6 +100,12 @@ def _sentence(report: dict[str, Any]) -> str:
     return f"{text}; image {report['image_bytes']} bytes"
 
 
+def _patience(config: NodeConfig) -> float:
+    """Return how long a boot may take: shards identify in groups, five seconds apart."""
+    groups = math.ceil(config.shards.count / config.gateway.max_concurrency)
+    return BOOT_PATIENCE_S + GROUP_PATIENCE_S * groups
+
+
 def _overrides(shards: int | None, config: Path | None) -> Iterator[tuple[str, object]]:
     if shards is not None:
         yield "shards.count", shards
@@ -108,6 +118,7 @@ def _overrides(shards: int | None, config: Path | None) -> Iterator[tuple[str, o
 Examples:
   shardfw run                                16 shards, a live table until Ctrl-C
   shardfw run --shards 4 --load 200          with 200 dispatches a second
+  shardfw run --shards 256 --until-ready     a full node in 32 MiB; 80 s, for Identifies are paced
   shardfw run --until-ready --json           boot, wait for READY, print the figures, end
   shardfw run -c node.toml --nic modern      with a configuration, on another device
 
@@ -119,7 +130,9 @@ JSON, printed once when all shards are READY:
   power_on_to_ready_ms     from the start of QEMU, by this machine's clock
   image_bytes              size of the boot image"""
 )
-@click.option("--shards", type=click.IntRange(1, 64), help="How many shards.  [default: 16]")
+@click.option(
+    "--shards", type=click.IntRange(1, MAX_LOCAL_SHARDS), help="How many shards.  [default: 16]"
+)
 @click.option(
     "-c",
     "--config",
@@ -129,10 +142,9 @@ JSON, printed once when all shards are READY:
 @click.option("--until-ready", is_flag=True, help="End with exit code 0 once all are READY.")
 @click.option(
     "--timeout",
-    default=60.0,
-    show_default=True,
     type=click.FloatRange(min=1),
-    help="Seconds that --until-ready and --json wait.",
+    help="Seconds that --until-ready and --json wait.  [default: 60, and 6 for each group of "
+    "gateway.max_concurrency shards]",
 )
 @click.option("--direct", is_flag=True, help="Start the image without the boot ROM (development).")
 @click.option(
@@ -168,7 +180,7 @@ def command(
     shards: int | None,
     config: Path | None,
     until_ready: bool,
-    timeout: float,
+    timeout: float | None,
     direct: bool,
     memory: int,
     nic: str,
@@ -206,7 +218,8 @@ def command(
         load=load,
         pcap=pcap,
     )
-    work = _run(options, until_ready=until_ready, timeout=timeout, as_json=as_json)
+    wait_s = _patience(checked) if timeout is None else timeout
+    work = _run(options, until_ready=until_ready, timeout=wait_s, as_json=as_json)
     try:
         report = asyncio.run(work)
     except (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.server import GatewayServer
 from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot, UserNet
-from toolchain.cli import images
-from toolchain.cli.board import Board
+from toolchain.cli import diagnostics, images
+from toolchain.cli.board import STEPS, Board
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.config.endpoint import QEMU_HOST
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # without it by then is stopped until it is there.
 PATIENCE_S = 2.5
 ANSWER_S = 10.0
+QUIET_S = 2.0
+"""Without a line for so long, the node is asked whether its serial port dropped some."""
 
 
 class RunError(RuntimeError):
@@ -198,6 +200,7 @@ class Runner:
         node = self._running()
         ended = asyncio.ensure_future(node.process.wait())
         wanted = asyncio.ensure_future(until(self))
+        asking = asyncio.ensure_future(self._ask_when_quiet())
         try:
             await asyncio.wait([ended, wanted], return_when=asyncio.FIRST_COMPLETED)
             if wanted.done():
@@ -205,9 +208,31 @@ class Runner:
             else:
                 raise RunError(f"QEMU ended with status {ended.result()}. {self.tail()}")
         finally:
-            for task in (ended, wanted):
+            for task in (ended, wanted, asking):
                 task.cancel()
-            await asyncio.gather(ended, wanted, return_exceptions=True)
+            await asyncio.gather(ended, wanted, asking, return_exceptions=True)
+
+    async def _ask_when_quiet(self) -> None:
+        """Correct the board by the node's diagnostics after lines were dropped."""
+        node, dropped = self._running(), 0
+        while True:
+            seen = len(node.lines)
+            await asyncio.sleep(QUIET_S)
+            if len(node.lines) != seen or STEPS[-1][0] not in self.board.steps:
+                continue
+            with contextlib.suppress(NodeError, diagnostics.NoAnswerError):
+                port = await node.forwarded_port()
+                replies = await asyncio.to_thread(diagnostics.ask, "127.0.0.1", port)
+                if replies[0]["log_dropped"] != dropped:
+                    dropped = replies[0]["log_dropped"]
+                    self._correct(replies)
+
+    def _correct(self, replies: list[dict[str, Any]]) -> None:
+        """Take what the node says of its shards."""
+        shards = [diagnostics.shard_report(r) for r in replies if r["slot"] < r["slots_used"]]
+        ready_ms = max((diagnostics.ready_ms(r) or 0 for r in replies), default=0)
+        self.board.correct(self.seconds, shards, ready_ms)
+        self._changed.set()
 
     async def until_ready(self, timeout: float) -> None:
         """Wait until all shards are READY at once.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 4747
 # Wide enough for every column: a narrow terminal wraps lines rather than losing values.
 WIDTH = 140
+ROWS_MOST = 64
+"""With more shards than this, READY ones are counted and not listed, unless all are asked for."""
 STATE_STYLES = {
     "READY": "green",
     "STARTING": "yellow",
@@ -119,7 +121,14 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
     return table
 
 
-def _print(node: Row, shards: Sequence[Row]) -> None:
+def _summary(shards: Sequence[Row]) -> str:
+    """Return how many shards are in which state, in the order of the states."""
+    counts = {name: sum(row["state"] == name for row in shards) for name in STATE_STYLES}
+    said = [f"[{STATE_STYLES[name]}]{count} {name}[/]" for name, count in counts.items() if count]
+    return f"{len(shards)} shards: {', '.join(said) or 'none'}"
+
+
+def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     console = Console(highlight=False)
@@ -140,8 +149,13 @@ def _print(node: Row, shards: Sequence[Row]) -> None:
     else:
         lease = f"ends in {milliseconds(node['lease_left_ms'])}"
     console.print(f"lease {lease} (grant {node['lease_generation']})")
-    console.print(_table("Lifecycle", LIFECYCLE, shards))
-    console.print(_table("Connection", CONNECTION, shards))
+    console.print(_summary(shards))
+    if len(shards) > ROWS_MOST and not every:
+        shards = [row for row in shards if row["state"] != "READY"]
+        console.print("only shards that are not READY are listed; --all lists every one")
+    if shards:
+        console.print(_table("Lifecycle", LIFECYCLE, shards))
+        console.print(_table("Connection", CONNECTION, shards))
     failed = [row for row in shards if row["last_failure"] is not None]
     if failed:
         console.print(_table("Last failure", FAILURE, failed))
@@ -164,6 +178,7 @@ def _find(name: str, host: str | None, port: int | None) -> tuple[str, int]:
 Examples:
   shardfw status                            the node that `shardfw run` started here
   shardfw status --host 192.0.2.7           a node on the network
+  shardfw status --all                      every shard of a node with more than 64
   shardfw status --json | jq '.shards[] | {shard, state, last_failure}'
 
 \b
@@ -187,9 +202,16 @@ heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters, last
     type=click.FloatRange(min=0.1),
     help="Seconds to wait for the whole answer.",
 )
+@click.option("--all", "every", is_flag=True, help="List READY shards of a large node too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    *, host: str | None, port: int | None, name: str, timeout: float, as_json: bool
+    *,
+    host: str | None,
+    port: int | None,
+    name: str,
+    timeout: float,
+    every: bool,
+    as_json: bool,
 ) -> None:
     """Ask a running node how it and its shards are.
 
@@ -212,4 +234,4 @@ def command(
     if as_json:
         click.echo(json.dumps({"node": node, "shards": shards}))
     else:
-        _print(node, shards)
+        _print(node, shards, every=every)

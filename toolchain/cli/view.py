@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -13,6 +14,8 @@ from rich.text import Text
 from toolchain.cli.board import STEPS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
     from toolchain.cli.board import ShardRow
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 BOOT_ROM_S = 5.4
 """What firmware and boot ROM take before our first instruction, measured; for the bar only."""
 SHOWN_LINES = 6
+FRAME_LINES = 8
+"""Lines around the shards: steps, the table's head and edges, the ending."""
+GRID_WIDTH = 64
 STYLES = {
     "ASSIGNED": "cyan",
     "STARTING": "yellow",
@@ -52,7 +58,17 @@ def _steps(runner: Runner) -> Table:
     return table
 
 
-def _shards(runner: Runner) -> Table:
+def _grid(rows: Iterable[ShardRow]) -> Text:
+    """Return one letter a shard, the first of its state, sixty-four to a line."""
+    text = Text()
+    for n, row in enumerate(rows):
+        if n % GRID_WIDTH == 0:
+            text.append(f"{chr(10) if n else ''}{row.shard:7} ", "dim")
+        text.append(row.state[:1].lower(), STYLES.get(row.state, ""))
+    return text
+
+
+def _shards(runner: Runner, rows: Iterable[ShardRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("shard", "state", "detail", "attempts", "reconnects", "READY at"):
         table.add_column(name, no_wrap=True)
@@ -61,7 +77,7 @@ def _shards(runner: Runner) -> Table:
         for name in ("dispatches", "heartbeats"):
             table.add_column(name, justify="right")
         stats = {row.shard: row for row in runner.gateway.stats().shards}
-    for row in runner.board.rows.values():
+    for row in rows:
         cells = _cells(row)
         if stats:
             counted = stats[row.shard]
@@ -81,10 +97,24 @@ def render(runner: Runner, height: int) -> RenderableType:
 
     Args:
         runner: The node.
-        height: Rows of the terminal; the newest lines are shown only where there is room.
+        height: Rows of the terminal; more shards than rows become a letter each, and the newest
+            lines are shown only where there is room.
     """
-    room = height - len(runner.board.rows) - 8
+    rows = list(runner.board.rows.values())
+    shards: list[RenderableType] = [_shards(runner, rows)]
+    room = height - len(rows) - FRAME_LINES
+    if room < 0:
+        # More shards than lines: a letter each, and the rows of those that are not READY.
+        lines_used = math.ceil(len(rows) / GRID_WIDTH) + 1
+        waiting = [row for row in rows if row.state != "READY"]
+        shown = waiting[: max(height - lines_used - FRAME_LINES, 0)]
+        shards = [_grid(rows)]
+        if shown:
+            shards.append(_shards(runner, shown))
+        if len(shown) < len(waiting):
+            shards.append(Text(f"and {len(waiting) - len(shown)} more that are not READY", "dim"))
+        room = height - lines_used - len(shown) - FRAME_LINES
     newest = list(runner.board.lines)[-max(min(room, SHOWN_LINES), 0) :] if room > 0 else []
     lines = [Text(f"{s:8.3f} {text}", "dim", no_wrap=True) for s, text in newest]
     ending = Text("Ctrl-C ends the node; shardfw status and shardfw lease ask it", "dim")
-    return Group(_steps(runner), _shards(runner), *lines, ending)
+    return Group(_steps(runner), *shards, *lines, ending)

@@ -24,7 +24,7 @@ from toolchain.config.endpoint import (
 )
 
 # A node's workspaces, slot table and diagnostics answer are sized for this many.
-MAX_LOCAL_SHARDS = 64
+MAX_LOCAL_SHARDS = 256
 MAX_CONCURRENCY = 256
 FIXED_BACKOFF_MS = 5000
 DHCP_CLIENT_PORT = 68
@@ -187,7 +187,10 @@ class ShardsConfig(Section):
     )
     start: int = Field(0, ge=0, le=65534, description="the id of this node's first shard")
     count: int = Field(
-        16, ge=1, le=MAX_LOCAL_SHARDS, description="how many shards this node holds, at most 64"
+        16,
+        ge=1,
+        le=MAX_LOCAL_SHARDS,
+        description=f"how many shards this node holds, at most {MAX_LOCAL_SHARDS}",
     )
 
     @model_validator(mode="before")

@@ -36,6 +36,7 @@ def slots_wake(w: World) -> None:
     """Deadline zero is always due."""
     for n in range(w.g(CORE).slots_used):
         w.g(CORE).slots[n].deadline = 0
+    w.g(CORE).slots_due = 0
 
 
 @model

@@ -26,6 +26,7 @@ TCP, UDP = 6, 17
 def slot_wake(w: World, shard: int) -> None:
     """Deadline zero is always due."""
     w.g(CORE).slots[w.view(ShardContext, shard).slot].deadline = 0
+    w.g(CORE).slots_due = 0
 
 
 @model
@@ -50,8 +51,11 @@ def receive_frames(w: World) -> int:
 
 @model
 def step_shards(w: World) -> int:
-    """Only active slots cost anything, only due ones run."""
+    """Only active slots cost anything, only due ones run; before the earliest none is looked at."""
     core, soonest = w.g(CORE), NEVER
+    if core.slots_due > core.now:
+        return int(core.slots_due)
+    core.slots_due = NEVER
     for n in range(core.slots_used):
         slot = core.slots[n]
         if not slot.flags & 1:
@@ -59,7 +63,8 @@ def step_shards(w: World) -> int:
         if slot.deadline <= core.now:
             slot.deadline = shard_turn(w, slot.context)
         soonest = min(soonest, slot.deadline)
-    return int(soonest)
+    core.slots_due = min(soonest, core.slots_due)
+    return int(core.slots_due)
 
 
 @model

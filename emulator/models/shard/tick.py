@@ -84,6 +84,7 @@ def shard_tick(w: World, shard: int) -> int:
 def shards_tick(w: World) -> None:
     """Every active slot, whatever its deadline."""
     core = w.g(CORE)
+    core.slots_due = 0
     for n in range(core.slots_used):
         if core.slots[n].flags & 1:
             core.slots[n].deadline = shard_tick(w, core.slots[n].context)

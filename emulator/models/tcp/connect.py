@@ -31,17 +31,17 @@ def tcp_port(w: World, shard: int) -> None:
     at = drbg_u64(w) % PORTS
     while _taken_by_another(w, at, context.slot):
         at = (at + 1) % PORTS
-    ports.owner[at] = context.slot + 1
+    ports.owner[at] = context.slot
     ports.contexts[8 * context.slot : 8 * context.slot + 8] = shard.to_bytes(8, "little")
     context.tcp.local_port = FIRST_PORT + at
 
 
 def _taken_by_another(w: World, at: int, slot: int) -> bool:
     ports = w.g(TCP_PORTS)
-    owner = ports.owner[at] - 1
-    if owner in (-1, slot):
-        return False
+    owner = ports.owner[at]
     other = int.from_bytes(ports.contexts[8 * owner : 8 * owner + 8], "little")
+    if owner == slot or not other:
+        return False
     return bool(tcp_of(w, other).local_port == FIRST_PORT + at)
 
 

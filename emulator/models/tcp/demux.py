@@ -41,12 +41,12 @@ def tcp_parse(w: World, segment: int, length: int, source: int, destination: int
 def tcp_find(w: World) -> int:
     """The live connection with this local port, remote address and remote port."""
     got, ports = w.g(TCP_IN), w.g(TCP_PORTS)
-    owner = (
-        ports.owner[got.destination_port - FIRST_PORT] if got.destination_port >= FIRST_PORT else 0
-    )
-    if not owner:
+    if got.destination_port < FIRST_PORT:
         return 0
-    shard = int.from_bytes(ports.contexts[8 * owner - 8 : 8 * owner], "little")
+    owner = ports.owner[got.destination_port - FIRST_PORT]
+    shard = int.from_bytes(ports.contexts[8 * owner : 8 * owner + 8], "little")
+    if not shard:
+        return 0
     tcp = tcp_of(w, shard)
     mine = tcp.local_port, tcp.remote_port, tcp.remote_ip
     theirs = got.destination_port, got.source_port, got.source_ip

@@ -119,7 +119,7 @@ def test_receive_frames_segment_of_a_connection_wakes_its_shard():
     tcp.state, tcp.remote_ip, tcp.remote_port = TcpState.ESTABLISHED, ip32(PEER), 80
     tcp.local_port, tcp.rcv_nxt, tcp.rcv_adv = 50_000, 100, 100 + 20_480
     ports = LAB.g(TCP_PORTS)
-    ports.owner[50_000 - FIRST_PORT] = 2
+    ports.owner[50_000 - FIRST_PORT] = 1
     ports.contexts[8:16] = context.address_.to_bytes(8, "little")
     packet = Ether(dst=MAC.hex(":"), src=PEER_MAC.hex(":")) / SCAPY_IP(src=PEER, dst=IP)
     segment = TCP(sport=80, dport=50_000, flags="A", seq=100, ack=tcp.snd_una)
@@ -143,10 +143,12 @@ def test_receive_frames_nothing_there():
 @pytest.mark.parametrize("slot", [0, 2])
 def test_slot_wake_makes_the_shard_due(slot):
     node = Node()
+    LAB.g(CORE).slots_due = NEVER
     node.call(slot_wake, shard=node.shards[slot].address_)
     wanted = [NEVER] * 3
     wanted[slot] = 0
     assert [LAB.g(CORE).slots[n].deadline for n in range(3)] == wanted
+    assert LAB.g(CORE).slots_due == 0
 
 
 def test_step_shards_runs_only_active_shards_that_are_due():
@@ -161,6 +163,24 @@ def test_step_shards_runs_only_active_shards_that_are_due():
     assert node.call(step_shards)["rax"] == START + 1
     assert core.slots[0].deadline == START + 100 * MS
     assert core.slots[1].deadline == START
+
+
+@pytest.mark.parametrize("slots_due", [0, START - 1, START])
+def test_step_shards_notes_the_earliest_deadline_of_the_table(slots_due):
+    node = Node()
+    core = LAB.g(CORE)
+    core.slots_due = slots_due
+    core.slots[1].deadline = START + 7
+    assert node.call(step_shards)["rax"] == START + 7
+    assert core.slots_due == START + 7
+
+
+def test_step_shards_before_the_earliest_deadline_does_not_look_at_the_table():
+    node = Node()
+    core = LAB.g(CORE)
+    core.slots_due, core.slots[0].deadline = START + 1, 0
+    assert node.call(step_shards)["rax"] == START + 1
+    assert core.slots[0].deadline == 0
 
 
 def test_step_shards_without_shards_never_wants_to_run():

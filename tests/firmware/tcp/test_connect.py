@@ -16,7 +16,7 @@ from firmware.layouts.tcp import (
     TcpFlag,
     TcpState,
 )
-from firmware.limits import RING_BYTES
+from firmware.limits import RING_BYTES, SHARDS_MAX
 from firmware.tcp.connect import tcp_abort, tcp_close, tcp_connect, tcp_isn, tcp_port
 from firmware.tcp.timers import tcp_tick
 from tests.support.segments import NOW, PEER_IP, PEER_PORT, Bench, loaded, ms
@@ -104,8 +104,15 @@ class TestPort:
         BENCH.call(tcp_port)
         port, ports = BENCH.tcp.local_port, BENCH.lab.g(TCP_PORTS)
         assert port >= FIRST_PORT
-        assert ports.owner[port - FIRST_PORT] == 1
+        assert ports.owner[port - FIRST_PORT] == 0
         assert ports.contexts[0:8] == BENCH.shard.to_bytes(8, "little")
+
+    def test_the_last_slot_of_the_table_owns_a_port_like_any_other(self):
+        BENCH.lab.view(ShardContext, BENCH.shard).slot = SHARDS_MAX - 1
+        BENCH.call(tcp_port)
+        port, ports = BENCH.tcp.local_port, BENCH.lab.g(TCP_PORTS)
+        assert ports.owner[port - FIRST_PORT] == SHARDS_MAX - 1
+        assert ports.contexts[8 * SHARDS_MAX - 8 :] == BENCH.shard.to_bytes(8, "little")
 
     def drawn(self, at):
         """Let the next random number choose the port at an offset."""

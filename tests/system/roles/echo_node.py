@@ -62,7 +62,7 @@ DIALS_MAX = 5
     ],
     clobbers=CALLER_SAVED,
     reads=[EchoControl],
-    writes=[Echo, Slot.deadline],
+    writes=[Echo, Slot.deadline, CoreState.slots_due],
     source="firmware/docs/test-roles.md#echo",
 )
 def diagnostics_input(
@@ -91,6 +91,7 @@ def diagnostics_input(
     a.mov(echo.dial, 1)
     a.lea(RCX, CORE.it.slots.address)
     a.mov(Slot.at(RCX).deadline, 0)
+    a.mov(core.slots_due, 0)
     a.place(bad)
     a.ret()
 

@@ -3,13 +3,16 @@
 import asyncio
 import io
 import json
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from firmware.layouts.shard import ShardState
 from pxe.node import SerialLine
-from toolchain.cli.run import command
+from tests.support.fake_node import FakeNode, FakeShard
+from toolchain.cli.run import _patience, command
 from toolchain.cli.runner import RunError, Runner, RunOptions, with_gateway, with_lines
 from toolchain.cli.runtime import RunnerError
 from toolchain.cli.view import render
@@ -17,6 +20,7 @@ from toolchain.config import load_config
 
 READY = "t={} level=info shard={} code=shard.ready attempt=1 resumed=0 sequence=1 took=40"
 FATAL = "t=1 level=error shard=0 code=shard.fatal error=0x8010000 tcp=closed tls=idle close=4004"
+NODE_STARTED = "t=1 level=info code=node.started total=2 start=0 count=2 lease_ms=0"
 STARTED = "t=0 level=info code=boot.started pci=0x18 ram_kb=32256 regions=4 image_kb=60"
 
 
@@ -91,6 +95,40 @@ def test_until_ready_returns_and_the_report_has_the_figures():
         "power_on_to_ready_ms": 7000,
         "image_bytes": 0,
     }
+
+
+def test_lines_that_the_serial_port_dropped_are_made_up_for(monkeypatch):
+    """The node is asked when it is quiet; it knows of a READY whose line is missing."""
+    monkeypatch.setattr("toolchain.cli.runner.QUIET_S", 0.01)
+    node_part = {"boot_tsc": 4_000, "now": 900_000, "cycles_per_ms": 1_000, "log_dropped": 3}
+    ready = {"state": ShardState.READY, "connected_at": 704_000, "attempts": 2}
+
+    class Machine:
+        lines: ClassVar[list[SerialLine]] = []
+        started_at = 0.0
+
+        async def forwarded_port(self):
+            return fake.port
+
+    async def main():
+        runner = runner_of()
+        runner._node = Machine()
+        feed(runner, STARTED, NODE_STARTED, READY.format(340, 0))
+        asking = asyncio.ensure_future(runner._ask_when_quiet())
+        try:
+            await runner.until_ready(30)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        return runner
+
+    with FakeNode(node_part, [FakeShard(ready | {"shard_id": n}) for n in range(2)]) as fake:
+        runner = asyncio.run(main())
+    assert runner.report()["ready"] == 2
+    assert runner.report()["nbp_to_ready_ms"] == 700
+    row = runner.board.rows[1]
+    assert (row.state, row.attempts, row.detail) == ("READY", 2, "told by the node's diagnostics")
+    assert runner.board.rows[0].detail == "identified in 40 ms"
 
 
 def test_until_ready_gives_up_with_the_last_lines():
@@ -180,6 +218,41 @@ def test_the_table_shows_steps_states_and_lines():
     Console(file=small, width=120).print(render(runner, 11))
     assert "code=shard.ready" not in small.getvalue()
     assert "READY 1/3" in small.getvalue()
+
+
+def test_more_shards_than_lines_become_a_letter_each():
+    runner = runner_of(256)
+    feed(runner, STARTED, *(READY.format(340 + n, n) for n in range(250)))
+    out = io.StringIO()
+    console = Console(file=out, width=120, height=24)
+    console.print(render(runner, 24))
+    lines = out.getvalue().splitlines()
+    assert len(lines) <= 24
+    assert "READY 250/256" in out.getvalue()
+    assert f"{192:7} {'r' * 58}{'a' * 6}" in out.getvalue()
+    assert [line.split()[:2] for line in lines if "ASSIGNED" in line] == [
+        [str(n), "ASSIGNED"] for n in range(250, 256)
+    ]
+    assert "more that are not READY" not in out.getvalue()
+
+
+def test_rows_that_find_no_room_are_counted():
+    runner = runner_of(256)
+    feed(runner, STARTED)
+    out = io.StringIO()
+    Console(file=out, width=120, height=24).print(render(runner, 24))
+    lines = out.getvalue().splitlines()
+    assert len(lines) <= 25
+    shown = sum("ASSIGNED" in line for line in lines)
+    assert f"and {256 - shown} more that are not READY" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("count", "keys", "seconds"), [(16, 16, 66), (256, 16, 156), (256, 1, 1596)]
+)
+def test_the_wait_follows_the_groups_that_identify(count, keys, seconds):
+    config = load_config(None, {}, {"shards.count": count, "gateway.max_concurrency": keys})
+    assert _patience(config) == seconds
 
 
 def test_the_report_is_json():

@@ -13,6 +13,7 @@ from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from tests.support.fake_node import FakeNode, FakeShard
+from toolchain.cli import diagnostics
 from toolchain.cli.diagnostics import NoAnswerError, ask
 from toolchain.cli.status import command, milliseconds
 
@@ -156,6 +157,37 @@ def test_tables_show_the_same_for_people(node):
     assert "8 OPEN READY 1.5 s 85 ms 3 ms 41 40 1 1 0".split() in lines
     last = "9 1.8 s ago TCP_FAILED HELLO nic.ring FAILED FAILED 4009 503 17 61.0 s 5.0 s resume"
     assert last.split() in lines
+
+
+def test_a_large_node_lists_what_is_not_ready_unless_asked():
+    shards = [*([READY] * 255), HELD]
+    with FakeNode(NODE, shards) as node:
+        short, whole = run("--port", str(node.port)), run("--port", str(node.port), "--all")
+    assert "256 shards: 255 READY, 1 ASSIGNED" in short.stdout
+    assert "--all lists every one" in short.stdout
+    rows = {kind.stdout.count("PASS_THROUGH") for kind in (short, whole)}
+    assert rows == {0, 255}
+    assert "10 ASSIGNED NO_CLOCK" in " ".join(short.stdout.split())
+
+
+def test_a_large_node_that_is_well_shows_no_rows():
+    with FakeNode(NODE, [READY] * 65) as node:
+        result = run("--port", str(node.port))
+    assert "65 shards: 65 READY" in result.stdout
+    assert "Lifecycle" not in result.stdout
+
+
+def test_not_more_questions_are_open_than_a_card_holds(monkeypatch):
+    batches, collect = [], diagnostics._collect
+
+    def record(node, until, batch, nonces, answers):
+        batches.append(len(batch))
+        collect(node, until, batch, nonces, answers)
+
+    monkeypatch.setattr(diagnostics, "_collect", record)
+    with FakeNode(NODE, [READY] * 256) as node:
+        assert [r["slot"] for r in ask("127.0.0.1", node.port)] == list(range(256))
+    assert batches == [1, *([32] * 7), 31]
 
 
 def test_a_request_is_as_long_as_the_answer(node):
