@@ -139,6 +139,31 @@ class Snapshot:
         return self._halves[:]
 
 
+class RegisterWriter:
+    """Sets some registers at once, for the same reason as `Snapshot`.
+
+    Args:
+        engine: whose registers.
+        registers: of the library, in the order of the values.
+    """
+
+    def __init__(self, engine: uc.Uc, registers: tuple[int, ...]) -> None:
+        library = ctypes.PyDLL(uclib._name)  # keeps the interpreter lock: the call is that short
+        self._write = library.uc_reg_write_batch
+        self._write.restype = ctypes.c_int
+        count = len(registers)
+        self._values = (ctypes.c_uint64 * count)()
+        start = ctypes.addressof(self._values)
+        ids = (ctypes.c_int * count)(*registers)
+        places = (ctypes.c_void_p * count)(*(start + 8 * n for n in range(count)))
+        self._arguments = engine._uch, ids, places, count
+
+    def put(self, *values: int) -> None:
+        """Set the registers."""
+        self._values[:] = list(values)
+        self._write(*self._arguments)
+
+
 class Machine:
     """An image in memory, ready to call its routines.
 
@@ -152,6 +177,8 @@ class Machine:
         self.engine = uc.Uc(uc.UC_ARCH_X86, uc.UC_MODE_64)
         self.engine.ctl_set_cpu_model(ux.UC_CPU_X86_ICELAKE_SERVER)
         self.snapshot = Snapshot(self.engine)
+        self._enter = RegisterWriter(self.engine, (_UC_GPR["rsp"], ux.UC_X86_REG_RFLAGS))
+        self._time = RegisterWriter(self.engine, (_UC_GPR["rax"], _UC_GPR["rdx"]))
         self.environment = Environment()
         self.regions: list[Region] = []
         self.pages: dict[int, Page] = {}
@@ -268,8 +295,7 @@ class Machine:
         match ins.mnemonic:
             case ix.Mnemonic.RDTSC | ix.Mnemonic.RDTSCP:
                 now = env.rdtsc()
-                e.reg_write(ux.UC_X86_REG_RAX, now & 0xFFFF_FFFF)
-                e.reg_write(ux.UC_X86_REG_RDX, now >> 32)
+                self._time.put(now & 0xFFFF_FFFF, now >> 32)
             case ix.Mnemonic.RDRAND | ix.Mnemonic.RDSEED:
                 good, value = env.rdrand()
                 self._write_register(ins.op0_register, value)
@@ -353,8 +379,9 @@ class Machine:
         """Set up a call of the code at `address`; return the RSP that it must leave."""
         rsp = STACK_TOP - 0x100
         self.write(rsp, STOP.to_bytes(8, "little"))
-        self.set_registers(registers | {"rsp": rsp})
-        self.engine.reg_write(ux.UC_X86_REG_RFLAGS, flags)
+        if registers:
+            self.set_registers(registers)
+        self._enter.put(rsp, flags)
         return rsp + 8
 
     def run(self, start: int, limit: int = 0) -> None:
@@ -372,8 +399,7 @@ class Machine:
             raise MachineError(f"{self.where(rip)}: {self._fault or error}") from None
         if self._error is not None:
             raise self._error
-        rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
-        if rip != STOP:
+        if limit and (rip := self.engine.reg_read(ux.UC_X86_REG_RIP)) != STOP:
             raise MachineError(f"{self.where(rip)}: still running after {limit} instructions")
 
     def where(self, address: int) -> str:
@@ -410,11 +436,14 @@ class Machine:
 
     def hook(self, kind: int, callback: Callable[..., Any], begin: int = 1, end: int = 0) -> int:
         """Add a Unicorn hook; return its handle for `unhook`."""
+        self.retranslate()
+        return int(self.engine.hook_add(kind, callback, None, begin, end))
+
+    def retranslate(self) -> None:
+        """Forget translated blocks: those made without hooks would never call a new one."""
         if self.ran_freely:
-            # Blocks translated without hooks would never call the new one.
             self.engine.ctl_flush_tb()
             self.ran_freely = False
-        return int(self.engine.hook_add(kind, callback, None, begin, end))
 
     def unhook(self, handle: int) -> None:
         """Remove a hook."""

@@ -41,7 +41,8 @@ def _frame(offset: int) -> MemoryOperand:
     return MemoryOperand(Register.RIP, displ=FRAME_BASE + offset, displ_size=8)
 
 
-def _assemble(instructions: Iterable[Instruction], start: int) -> bytes:
+def assemble(instructions: Iterable[Instruction], start: int = 0) -> bytes:
+    """Return the bytes of instructions for an address."""
     encoder = Encoder(64)
     position = start
     for instruction in instructions:
@@ -59,8 +60,8 @@ def _if_bases(block: Iterable[Instruction], start: int) -> bytes:
     Not every kernel lets a user process run WRFSBASE, and most calls do not need it.
     """
     test = [Instruction.create_mem_i32(Code.CMP_RM8_IMM8, _frame(USE_BASES), 0)]
-    head = _assemble(test, start)
-    body = _assemble(block, start + len(head) + 2)
+    head = assemble(test, start)
+    body = assemble(block, start + len(head) + 2)
     return head + bytes((0x74, len(body))) + body  # JE over the body
 
 
@@ -86,7 +87,7 @@ def _enter(start: int) -> bytes:
     new = Instruction
     first = [new.create_reg(Code.PUSH_R64, register) for register in _HOST_SAVED]
     first.append(new.create_mem_reg(_STORE, _frame(HOST_RSP), Register.RSP))
-    code = _assemble(first, start)
+    code = assemble(first, start)
     code += _if_bases(_enter_bases(), start + len(code))
     second = [
         new.create_reg_mem(Code.MOVDQU_XMM_XMMM128, _vector(number), _frame(XMM + 16 * number))
@@ -100,7 +101,7 @@ def _enter(start: int) -> bytes:
         for number, register in enumerate(_GENERAL)
     ]
     second.append(new.create_mem(Code.JMP_RM64, _frame(TARGET)))
-    return code + _assemble(second, start + len(code))
+    return code + assemble(second, start + len(code))
 
 
 def _leave(start: int) -> bytes:
@@ -117,11 +118,11 @@ def _leave(start: int) -> bytes:
         new.create_mem_reg(Code.MOVDQU_XMMM128_XMM, _frame(XMM + 16 * number), _vector(number))
         for number in range(16)
     ]
-    code = _assemble(first, start)
+    code = assemble(first, start)
     code += _if_bases(_leave_bases(), start + len(code))
     last = [new.create_reg(Code.POP_R64, register) for register in reversed(_HOST_SAVED)]
     last.append(new.create(Code.RETNQ))
-    return code + _assemble(last, start + len(code))
+    return code + assemble(last, start + len(code))
 
 
 @functools.cache
@@ -136,11 +137,11 @@ def trampoline() -> tuple[bytes, int, int]:
 
     code = _enter(TRAMPOLINE_BASE)
     exit_1 = TRAMPOLINE_BASE + len(code)
-    code += _assemble([mark(0)], exit_1)
+    code += assemble([mark(0)], exit_1)
     common = TRAMPOLINE_BASE + len(code)
     code += _leave(common)
     exit_2 = TRAMPOLINE_BASE + len(code)
-    code += _assemble([mark(1), Instruction.create_branch(Code.JMP_REL32_64, common)], exit_2)
+    code += assemble([mark(1), Instruction.create_branch(Code.JMP_REL32_64, common)], exit_2)
     return code, exit_1, exit_2
 
 

@@ -53,8 +53,10 @@ class Bus:
 
     def port_out(self, port: int, size: int, value: int) -> None:
         """Write a port."""
-        if not any(device.port_out(port, size, value) for device in self.devices):
-            self.strays.append(("out", port, size))
+        for device in self.devices:
+            if device.port_out(port, size, value):
+                return
+        self.strays.append(("out", port, size))
 
     def mmio_read(self, address: int, size: int) -> int:
         """Return what a device register holds; all ones when nothing is there."""
@@ -69,8 +71,10 @@ class Bus:
     def mmio_write(self, address: int, size: int, value: int) -> None:
         """Write a device register."""
         physical = self.physical(address)
-        if not any(device.mmio_write(physical, size, value) for device in self.devices):
-            self.strays.append(("mmio_write", physical, size))
+        for device in self.devices:
+            if device.mmio_write(physical, size, value):
+                return
+        self.strays.append(("mmio_write", physical, size))
 
     def connect(self, environment: Environment) -> Environment:
         """Let the bus answer an environment's ports and windows, and return it."""

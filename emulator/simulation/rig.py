@@ -23,6 +23,7 @@ from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.packet import ip
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
+from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.shard import ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
 from pxe.gateway import GatewayOptions
@@ -49,6 +50,7 @@ class Rig:
         faults: plan of the segment.
         trace: count instructions and record coverage.
         modern: drive the card through windows.
+        watch: judge every store into a workspace.
         hub: repeat frames to every port; a switch would believe frames with a false source.
         options: settings of the gateway.
     """
@@ -61,6 +63,7 @@ class Rig:
         faults: FaultPlan | str = "",
         trace: bool = False,
         modern: bool = False,
+        watch: bool = False,
         hub: bool = False,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
@@ -82,7 +85,7 @@ class Rig:
         self.operator.bind_udp(OPERATOR_PORT, self._take_reply)
         if faults:
             self.segment.set_faults(faults)
-        self._trace, self._modern = trace, modern
+        self._trace, self._modern, self._watch = trace, modern, watch
         self.boots = 0
         self.node = self._boot()
         self.attachment = self.world.attach(self.node, self.segment.port("node"))
@@ -102,6 +105,8 @@ class Rig:
         self.node.plug(self.attachment)
         self.invariants = Invariants(self.node)
         self.attachment.after_turn[:] = [self.invariants.check]
+        if self._watch:
+            self.attachment.after_turn.append(WriteWatch(self.node).judge)
 
     def power_off(self) -> None:
         """Cut the node's power; without power already, nothing happens."""

@@ -15,7 +15,6 @@ from emulator.simulation.faults import Event
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.plans import random_plan
 from emulator.simulation.rig import Rig
-from emulator.simulation.write_watch import WriteWatch
 from pxe.gateway import LoadOptions
 from pxe.gateway.envelope import ENVELOPE_ORDERS
 
@@ -33,8 +32,6 @@ RESUME_HOST, RESUME_ADDRESS = "resume.test", "203.0.113.9"
 RESUME_HOST_SHARE = 0.3
 LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 """Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""
-WATCH_EVERY = 4
-"""One seed in so many runs with every store into a workspace watched."""
 
 
 def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool = False) -> Rig:
@@ -55,23 +52,19 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     resume_host = rng.random() < RESUME_HOST_SHARE
     if resume_host:
         options["public_url"] = f"ws://{RESUME_HOST}"
-    rig = Rig(trial.seed, facts, trace=trace, modern=rng.random() < 0.5, **options)
+    modern = rng.random() < 0.5
+    rig = Rig(trial.seed, facts, trace=trace, modern=modern, watch=True, **options)
     if resume_host:
         rig.internet.gateway(RESUME_HOST, RESUME_ADDRESS, sessions_of="gateway.test")
     rig.internet.dhcp.policy.lease_s = rng.choice((60, 600, 3600))
     rig.internet.dns.delay_ns = rng.choice((0, 0, 300 * NS_PER_MS))
     rig.world.actions |= node_actions(rig)
-    watch = WriteWatch(rig.node) if trial.seed % WATCH_EVERY == 0 else None
-    if watch is not None:
-        rig.attachment.after_turn.append(watch.judge)
     plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
     events = sorted((*plan.events, *_node_events(rng, seconds)), key=lambda event: event.at_ns)
     trial.faults(rig.segment, replace(plan, events=tuple(events)))
     rig.run(seconds)
     calm(rig)
     rig.world.run_until(lambda: settled(rig), within_ns=CALM_S * NS_PER_S)
-    if watch is not None and rig.boots == 1:
-        watch.stop()
     rig.save_coverage()
     return rig
 

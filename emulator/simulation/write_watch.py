@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
-import unicorn as uc
 import unicorn.x86_const as ux
 
+from emulator.simulation.store_judge import StoreJudge
 from firmware.layouts.node import CORE, LEASE, CoreState
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tcp import TcpContext
 from firmware.limits import PAGE, WORKSPACE_BASE, WORKSPACE_STRIDE
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class CrossWriteError(AssertionError):
 
 
 class WriteWatch:
-    """Judges every store into a workspace while it is on; costs about a microsecond for each.
+    """Judges every store into a workspace while it is on; cheap enough for every turn.
 
     While a shard's code runs, only its own workspace may change. Node code (the receive path) may
     store into the workspaces of the shards that a frame came for, and into all of them when the
@@ -40,51 +41,56 @@ class WriteWatch:
     """
 
     def __init__(self, node: ImageNode) -> None:
-        self.stores = 0
         self.by_node: set[int] = set()
         self._node = node
-        self._machine = node.machine
+        self._breaches: list[str] = []
         self._ports = [0] * node.facts.shards
         self._frames: list[bytes] = []
-        region, offset, _ = self._machine.page(node.image.address(CORE))
-        at = offset + node.image.address(CORE) % PAGE + CoreState.current_shard.offset
-        read = struct.Struct("<Q").unpack_from
-        buffer = region.buffer
+        self._tcp_ports = [
+            node.part(slot, ShardContext.tcp.offset + TcpContext.local_port.offset, 2)
+            for slot in range(node.facts.shards)
+        ]
+        machine = node.machine
+        core = node.image.address(CORE)
+        region, offset, _ = machine.page(core)
+        running = region.pointer + offset + core % PAGE + CoreState.current_shard.offset
+        machine.retranslate()
+        self._judge = StoreJudge(machine.engine, node.facts.shards, running, self._breach)
 
-        def visit(
-            engine: uc.Uc, _kind: int, address: int, _size: int, _value: int, _data: object
-        ) -> None:
-            self.stores += 1
-            (running,) = read(buffer, at)
-            slot = (address - WORKSPACE_BASE) // WORKSPACE_STRIDE
-            if running == 0:
-                self.by_node.add(slot)
-            elif (running - WORKSPACE_BASE) // WORKSPACE_STRIDE != slot:
-                where = node.machine.where(engine.reg_read(ux.UC_X86_REG_RIP))
-                raise CrossWriteError(
-                    f"{where}: code of the shard at {running:#x} stored to {address:#x}, "
-                    f"in the workspace of slot {slot}"
-                )
+    @property
+    def stores(self) -> int:
+        """Stores judged so far."""
+        return self._judge.stores
 
-        end = WORKSPACE_BASE + node.facts.shards * WORKSPACE_STRIDE - 1
-        self._handle = node.machine.hook(uc.UC_HOOK_MEM_WRITE, visit, WORKSPACE_BASE, end)
+    def _breach(self, address: int, running: int) -> None:
+        machine = self._node.machine
+        slot = (address - WORKSPACE_BASE) // WORKSPACE_STRIDE
+        self._breaches.append(
+            f"{machine.where(machine.engine.reg_read(ux.UC_X86_REG_RIP))}: code of the shard at "
+            f"{running:#x} stored to {address:#x}, in the workspace of slot {slot}"
+        )
 
     def judge(self, _attachment: Attachment | None = None) -> None:
-        """Compare the workspaces that node code stored into with the frames of the turn.
+        """Look at what the turn stored, and at whom its frames were for.
 
         Raises:
-            CrossWriteError: One of them belongs to a shard that no frame was for.
+            CrossWriteError: A shard's code stored into a foreign workspace, or node code into one
+                that no frame was for.
         """
-        found, self.by_node = self.by_node, set()
+        if self._breaches:
+            raise CrossWriteError(self._breaches[0])
+        found, self.by_node = self.by_node | self._judge.take_by_node(), set()
         node = self._node
-        now = [node.shard(slot).tcp.local_port for slot in range(node.facts.shards)]
+        now = [int.from_bytes(port, "little") for port in self._tcp_ports]
         ports = {_port(frame) for frame in self._frames + node.turn_received}
-        allowed = {
-            slot for slot, both in enumerate(zip(now, self._ports, strict=True)) if ports & {*both}
-        }
-        self._ports = now
+        before, self._ports = self._ports, now
         # The budget of a turn may leave frames for the next.
         self._frames = node.turn_received
+        if not found:
+            return
+        allowed = {
+            slot for slot, both in enumerate(zip(now, before, strict=True)) if ports & {*both}
+        }
         foreign = found - allowed
         if foreign and not node.g(LEASE).expired:
             raise CrossWriteError(
@@ -94,5 +100,5 @@ class WriteWatch:
 
     def stop(self) -> None:
         """Watch no longer."""
-        self._machine.unhook(self._handle)
-        self._machine.engine.ctl_flush_tb()
+        self._judge.stop()
+        self._node.machine.engine.ctl_flush_tb()
