@@ -1,6 +1,7 @@
 """The answer to Hello: Resume when a session can be resumed, else Identify."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.pace import gateway_pace_clear
 from firmware.gateway.send import gateway_identify, gateway_resume
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
@@ -26,7 +27,7 @@ def later(a: Asm, milliseconds: int, into: Reg64 = RAX) -> None:
         CoreState.now,
     ],
     writes=[ShardContext.flags, ShardContext.phase_deadline, GatewayContext.state],
-    calls=[gateway_identify, gateway_resume],
+    calls=[gateway_identify, gateway_resume, gateway_pace_clear],
     source="firmware/docs/gateway.md#handshake",
 )
 def gateway_handshake(a: Asm, shard: ShardContext) -> None:
@@ -52,5 +53,6 @@ def gateway_handshake(a: Asm, shard: ShardContext) -> None:
     a.j(C, done)
     a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)
     a.mov(shard.gateway.state, GatewayState.WAIT_READY)
+    a.jmp(gateway_pace_clear)
     a.place(done)
     a.ret()

@@ -5,6 +5,7 @@ from firmware.crypto.drbg import drbg_u64
 from firmware.failure import shard_fail
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.handshake import gateway_handshake
+from firmware.gateway.pace import gateway_rate_limited
 from firmware.gateway.send import gateway_heartbeat
 from firmware.gateway.session import gateway_ready, kind, value
 from firmware.layouts.gateway import (
@@ -31,6 +32,7 @@ from firmware.layouts.gateway import (
     Op,
 )
 from firmware.layouts.json import (
+    EVENT_RATE_LIMITED,
     EVENT_READY,
     EVENT_RESUMED,
     JsonField,
@@ -270,10 +272,10 @@ def _text(text: bytes, at: int) -> int:
 
 
 def _is_event(a: Asm, shard: ShardContext, name: bytes, other: Label) -> None:
-    """Go on when `t` is the name, which has five to eight bytes: two overlapping doublewords."""
+    """Go on when `t` is the name, of five bytes or more: doublewords, the last two may overlap."""
     a.cmp(value(shard, JsonField.T), len(name))
     a.jne(other)
-    for at in (0, len(name) - 4):  # unrolled: both ends of the name
+    for at in (*range(0, len(name) - 4, 4), len(name) - 4):  # unrolled: two or three
         a.cmp(shard.gateway.parser.t.m32(at), _text(name, at))
         a.jne(other)
 
@@ -297,7 +299,7 @@ def _is_event(a: Asm, shard: ShardContext, name: bytes, other: Label) -> None:
         GatewayContext.seq_acked,
         GatewayContext.seq_lower,
     ],
-    calls=[gateway_ready, gateway_violate, log_write],
+    calls=[gateway_ready, gateway_rate_limited, gateway_violate, log_write],
     source="firmware/docs/gateway.md#dispatches",
 )
 def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
@@ -348,6 +350,9 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.mov(ECX, shard.sequence)
     a.cmp(sequence, ECX)
     a.jb(lower)
+    _is_event(a, shard, EVENT_RATE_LIMITED, known)
+    a.call(gateway_rate_limited)
+    a.mov(sequence, value(shard, JsonField.S))
     a.jmp(known)
     a.place(lower)
     a.mov(R9D, SEQUENCE_BACK.code)

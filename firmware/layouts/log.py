@@ -142,6 +142,7 @@ GATEWAY_SEQUENCE = code("gateway.sequence_lower", Level.WARN, got=DEC, known=DEC
 GATEWAY_RECONNECT = code("gateway.reconnect", Level.INFO, sequence=DEC)
 GATEWAY_INVALID = code("gateway.invalid_session", Level.WARN, resumable=DEC, sequence=DEC)
 GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequence=DEC)
+GATEWAY_RATE_LIMITED = code("gateway.rate_limited", Level.WARN, opcode=DEC, retry_ms=DEC)
 GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 
 from firmware.layouts.gateway import GatewayContext
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.send import Pacer
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
@@ -137,7 +139,7 @@ class ShardContext(Struct):
     sequence = u32(0x08, "last Gateway s; counts only with SEQ_VALID; all ones after a wipe")
     phase = enum8(0x0C, Phase, "progress while STARTING")
     hold = enum8(0x0D, Hold, "why ASSIGNED")
-    profile = u8(0x0E, "0 = discord")
+    profile = enum8(0x0E, ProfileId, "the service")
     slot = u8(0x0F, "index in the slot table")
     reconnects = u64(0x10, "backoffs entered since boot, wraps at 2**64")
     reconnect_deadline = u64(0x18, "TSC; 0 = schedule the normal backoff now")
@@ -175,6 +177,7 @@ class ShardContext(Struct):
     gateway = nested(0xC00, GatewayContext, "Discord workspace: parser, heartbeat")
     # Outside the wipe.
     session = nested(0x2000, Session, "what session_ptr points at when a session exists")
+    pacer = nested(0x2B00, Pacer, "what the application sent in the last minute")
 
 
 class FailureFlag(enum.IntFlag):

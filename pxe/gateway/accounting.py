@@ -22,6 +22,7 @@ class ShardStats:
         resumes: Resumes accepted.
         heartbeats: Heartbeats received.
         acks: Heartbeat ACKs sent.
+        commands: Messages of the application received: presence, voice, requests.
         last_beat: ``d`` of the last heartbeat.
         beats_ahead: Heartbeats that named a sequence never sent.
         invalid_sessions: Op 9 sent.
@@ -43,6 +44,7 @@ class ShardStats:
     resumes: int = 0
     heartbeats: int = 0
     acks: int = 0
+    commands: int = 0
     last_beat: int | None = None
     beats_ahead: int = 0
     invalid_sessions: int = 0

@@ -229,15 +229,23 @@ class Gateway(Controls):
     def command(self, connection: Connection, op: Opcode, body: dict[str, object]) -> None:
         """Carry out a client's message other than a heartbeat.
 
-        Presence, voice and the other requests are taken and change nothing.
+        Presence, voice and the other requests are taken, told and counted, and change nothing.
         """
         if op is Opcode.IDENTIFY:
             self._identify(connection, body)
         elif op is Opcode.RESUME:
             self._resume(connection, body)
-        elif op is Opcode.REQUEST_GUILD_MEMBERS and connection.session is not None:
+        elif connection.session is not None:
+            self._application(connection, connection.session, op, body)
+
+    def _application(
+        self, connection: Connection, session: Session, op: Opcode, body: dict[str, object]
+    ) -> None:
+        self.tell("command", connection, op=int(op), d=dumps(body))
+        self.roster.stats[session.shard].commands += 1
+        if op is Opcode.REQUEST_GUILD_MEMBERS:
             chunk = bodies.members_chunk(body.get("guild_id"), body.get("nonce"))
-            self.publish(connection.session, "GUILD_MEMBERS_CHUNK", dumps(chunk))
+            self.publish(session, "GUILD_MEMBERS_CHUNK", dumps(chunk))
 
     def server_closed(self, connection: Connection, how: str, *, keeps_session: bool) -> None:
         """Note that we end a connection; ``how`` is a close code or "abort"."""

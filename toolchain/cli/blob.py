@@ -8,6 +8,7 @@ import click
 
 from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.log import Level
+from firmware.layouts.profile import ProfileId
 from toolchain.layout.pack import pack
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from toolchain.config import NodeConfig
 
 VERSION = 1
-PROFILES = {"discord": 0}
+PROFILES = {profile.name.lower(): profile for profile in ProfileId}
 ID_AT = ConfigBlob.build_id.offset
 SECRET = slice(ConfigBlob.token.offset, ConfigBlob.token.offset + ConfigBlob.token.size)
 """Where in the page the token lies."""

@@ -1,6 +1,7 @@
 """The answer to Hello."""
 
 from emulator.effects import World, model
+from emulator.models.gateway.pace import gateway_pace_clear
 from emulator.models.gateway.send import gateway_identify, gateway_resume
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CLOCK, CORE
@@ -30,3 +31,4 @@ def gateway_handshake(w: World, shard: int) -> None:
     if not gateway_identify(w, shard):
         context.flags &= ~ShardFlag.SEQ_VALID
         context.gateway.state = GatewayState.WAIT_READY
+        gateway_pace_clear(w, shard)

@@ -5,6 +5,7 @@ from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.handshake import gateway_handshake
+from emulator.models.gateway.pace import gateway_rate_limited
 from emulator.models.gateway.send import gateway_heartbeat
 from emulator.models.gateway.session import gateway_ready, kind, value
 from emulator.models.log import log
@@ -133,6 +134,8 @@ def gateway_op_dispatch(w: World, shard: int) -> None:
         gateway.seq_lower += 1
         log(w, GATEWAY_SEQUENCE, shard, sequence, context.sequence)
         return
+    elif event == b"RATE_LIMITED":
+        gateway_rate_limited(w, shard)
     context.dispatches += 1
     context.sequence = gateway.seq_acked = sequence
 

@@ -113,6 +113,23 @@ class TestPayloads:
         client.send(op, {})
         assert client.end is None
 
+    @pytest.mark.parametrize("op", [3, 4, 8, 31, 43])
+    def test_command_is_told_and_counted(self, bench, op):
+        b = bench(shards=2)
+        client = b.ready(1)
+        client.send(op, {"guild_id": "7", "é": [1, None]})
+        told = [event for event in b.events if event.name == "command"]
+        assert [(event.shard, event.fields) for event in told] == [
+            (1, {"op": op, "d": '{"guild_id":"7","é":[1,null]}'})
+        ]
+        assert (b.stats(0).commands, b.stats(1).commands) == (0, 1)
+
+    def test_heartbeats_are_no_commands(self, bench):
+        b = bench()
+        b.ready().send(1, None)
+        assert b.stats().commands == 0
+        assert "command" not in [event.name for event in b.events]
+
     def test_member_request_is_answered_with_its_nonce(self, bench):
         client = bench().ready()
         client.send(8, {"guild_id": "7", "nonce": "n"})
