@@ -10,13 +10,13 @@ test enforces that.
 | memory, log | pages and windows; the log ring and the serial port |
 | failure | notes why a shard's attempt ends, for the lifecycle to act on |
 | pci, nic | the boot NIC as "take this frame" and "give me a frame" |
-| crypto | SHA-1 for the WebSocket accept key, the ChaCha20 DRBG |
+| crypto | SHA-1 for the WebSocket accept key, SHA-256 and HMAC for commands, the ChaCha20 DRBG |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
 | tls | pass-through until the TLS issue |
 | json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
 | shard | the lifecycle of one shard |
-| node | the scheduler, the lease, diagnostics |
+| node | the scheduler, the lease, diagnostics, commands |
 | boot | from the boot ROM to `node` |
 | image | which routines and sections make an image |
 | test_roles | routines of test builds alone; no release image holds one |

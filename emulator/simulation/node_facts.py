@@ -16,6 +16,8 @@ RAM_START, RAM_BYTES = 0x0100_0000, 0x0200_0000
 MAC = bytes.fromhex("525400123456")
 TOKEN = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.simulated-token"  # noqa: S105 - of the simulated bot
 
+CONTROL_KEY = bytes(range(0x40, 0x60))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
@@ -32,6 +34,7 @@ class NodeFacts:
         path: path and query of the upgrade request.
         token: of the bot.
         diagnostics_port: UDP port of the diagnostics; 0 turns them off.
+        control_key: what signs commands; empty turns them off.
         log_level: 0 writes every line.
         mac: address of the card.
         ack: the DHCPACK that the boot ROM kept, from its op byte on; empty when there is none.
@@ -47,6 +50,7 @@ class NodeFacts:
     path: str = "/?v=10&encoding=json"
     token: str = TOKEN
     diagnostics_port: int = 7700
+    control_key: bytes = CONTROL_KEY
     log_level: int = 0
     mac: bytes = MAC
     ack: bytes = b""
@@ -71,6 +75,8 @@ class NodeFacts:
                 "token_len": len(token),
                 "gateway_port": self.port,
                 "diagnostics_port": self.diagnostics_port,
+                "control_key_len": len(self.control_key),
+                "control_key": self.control_key,
                 "log_level": self.log_level,
                 "dhcp": 1,
                 "serial": 1,

@@ -10,6 +10,8 @@ CONFIG_MAGIC = 0x3146_4353
 """`SCF1` in memory order."""
 HOST_MAX = 128
 PATH_MAX = 256
+CONTROL_KEY_MAX = 64
+"""One block of SHA-256: HMAC takes the key as it is."""
 
 
 class ConfigBlob(Struct):
@@ -40,9 +42,11 @@ class ConfigBlob(Struct):
     static_router = u32(0x05C, "as on the wire; 0 = none")
     static_dns1 = u32(0x060, "as on the wire; 0 = none")
     static_dns2 = u32(0x064, "as on the wire; 0 = none")
+    control_key_len = u32(0x068, "bytes; 0 = the control channel is off")
     gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")
     gateway_path = bytes_(0x100, PATH_MAX, "path and query of the upgrade request")
     token = bytes_(0x200, TOKEN_MAX, "bot token")
+    control_key = bytes_(0x300, CONTROL_KEY_MAX, "key of the control channel, then zeros", align=8)
 
 
 NOTHING = {

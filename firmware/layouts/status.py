@@ -35,6 +35,8 @@ class StatusReply(Struct):
     log_dropped = u64(0x058, "lines that found the log ring full")
     entropy_weak = u32(0x060, "1 = no hardware entropy was found")
     requests_bad = u32(0x064, "diagnostics requests that were refused")
+    commands = u32(0x068, "control requests that were accepted")
+    commands_bad = u32(0x06C, "control requests that were forged, damaged, old or of another boot")
     shard = bytes_(0x080, SHARD_HEAD_BYTES, "head of the slot's ShardContext", align=8)
     tcp_state = u32(0x180, "TcpState now")
     tls_state = u32(0x184, "TlsState now")

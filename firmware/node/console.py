@@ -13,10 +13,10 @@ from firmware.layouts.console import (
     TEXT_LEASE_RENEW,
     Console,
 )
-from firmware.layouts.log import LEASE_BAD_COMMAND, LEASE_GRANTED
-from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
+from firmware.layouts.log import LEASE_BAD_COMMAND
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.log import log, log_write
-from firmware.node.lease import expire_lease, lease_grant, lease_tick
+from firmware.node.lease_orders import LEASE_MS_MAX, lease_arm, lease_end, lease_renew
 from toolchain.asm import (
     AE,
     AL,
@@ -45,6 +45,7 @@ from toolchain.asm import (
     Reg32,
     Reg64,
     Region,
+    Z,
     mem8,
     routine,
 )
@@ -52,7 +53,6 @@ from toolchain.layout import Data
 
 LINE = Region("console line", "CONSOLE_LINE_MAX bytes, bounded by Console.length")
 DATA_READY = 0x01
-LEASE_MS_MAX = 0xFFFF_FFFF
 
 
 @routine(
@@ -110,62 +110,39 @@ def _starts_with(a: Asm, text: Data, missing: Label) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[
-        Console.length,
-        Clock.tsc_cycles_per_ms,
-        CoreState.now,
-        Lease.expired,
-        Lease.generation,
-        Console.quiet_until,
-    ],
-    writes=[Lease.deadline, Console.quiet_until],
-    calls=[lease_tick, parse_milliseconds, lease_grant, expire_lease, log_write],
+    reads=[Console.length, Clock.tsc_cycles_per_ms, CoreState.now, Console.quiet_until],
+    writes=[Console.quiet_until],
+    calls=[parse_milliseconds, lease_arm, lease_renew, lease_end, log_write],
     source="firmware/docs/lifecycle.md#operator-commands",
 )
 def console_command(a: Asm) -> None:
     """Carry out one complete line; a bad one is logged, once a second, and changes nothing."""
-    renew, expire, bad = a.label("renew"), a.label("expire"), a.label("bad")
-    # A lease that ran out since this turn began is over before anybody renews it.
-    a.call(lease_tick)
+    renew, expire, judged, bad = map(a.label, ("renew", "expire", "judged", "bad"))
     a.cmp(CONSOLE.it.length, CONSOLE_LINE_MAX)
     a.j(A, bad)
 
     _starts_with(a, TEXT_LEASE_ARM, renew)
     a.call(parse_milliseconds)
     a.j(C, bad)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
-    a.test(RAX, RAX)
-    a.jz(bad)  # without a clock no span can be granted
-    a.add(RAX, core.now)
-    a.mov(RDX, RAX)
-    a.jmp(lease_grant)
+    a.call(lease_arm)
+    a.jmp(judged)
 
-    # A renewal moves the deadline of a lease that still holds; an expired one needs a grant.
     a.place(renew)
     _starts_with(a, TEXT_LEASE_RENEW, expire)
     a.call(parse_milliseconds)
     a.j(C, bad)
-    a.cmp(LEASE.it.expired, 0)
-    a.jne(bad)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
-    a.test(RAX, RAX)
-    a.jz(bad)
-    a.mov(RCX, RAX)
-    a.add(RAX, core.now)
-    a.mov(LEASE.it.deadline, RAX)
-    a.mov(RDX, LEASE.it.generation)
-    log(a, LEASE_GRANTED)
-    a.ret()
+    a.call(lease_renew)
+    a.jmp(judged)
 
     a.place(expire)
     _starts_with(a, TEXT_LEASE_EXPIRE, bad)
     a.test(ECX, ECX)
     a.jnz(bad)
-    a.cmp(LEASE.it.expired, 0)
-    a.jne(bad)
-    a.mov(RAX, core.now)
-    a.mov(LEASE.it.deadline, RAX)
-    a.jmp(expire_lease)
+    a.call(lease_end)
+    a.place(judged)
+    a.test(EAX, EAX)
+    with a.if_(Z):
+        a.ret()
 
     a.place(bad)
     a.mov(RAX, core.now)

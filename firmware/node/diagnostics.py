@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.control import CONTROL, Control
 from firmware.layouts.crypto import DRBG, Drbg
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.log import LOG, LogState
@@ -115,6 +116,9 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         LogState.dropped,
         Drbg.weak,
         Diagnostics.bad,
+        Control.accepted,
+        Control.bad,
+        Control.refused,
     ],
     writes=[
         StatusReply.slots_used,
@@ -132,6 +136,8 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.log_dropped,
         StatusReply.entropy_weak,
         StatusReply.requests_bad,
+        StatusReply.commands,
+        StatusReply.commands_bad,
     ],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -147,9 +153,13 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         (NETWORK.it.ip, reply.ip),
         (DRBG.it.weak, reply.entropy_weak),
         (DIAGNOSTICS.it.bad, reply.requests_bad),
+        (CONTROL.it.accepted, reply.commands),
     ):
         a.mov(EAX, source)
         a.mov(target, EAX)
+    a.mov(EAX, CONTROL.it.bad)
+    a.add(EAX, CONTROL.it.refused)
+    a.mov(reply.commands_bad, EAX)
     for wide, place in (
         (core.now, reply.now),
         (core.turns, reply.turns),

@@ -17,7 +17,7 @@ from firmware.net.tick import net_tick
 from firmware.nic.queue import nic_flush, nic_poll, nic_release
 from firmware.node.clock import clock_retry
 from firmware.node.console import console_poll
-from firmware.node.diagnostics import diagnostics_input
+from firmware.node.control import operator_input
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
 from firmware.tcp.input import tcp_input
@@ -72,7 +72,7 @@ def slot_wake(a: Asm, shard: ShardContext) -> None:
     outputs=[Out(EAX, "frames taken; FRAMES_PER_TURN = there may be more")],
     clobbers=CALLER_SAVED,
     reads=[ConfigBlob.diagnostics_port],
-    calls=[nic_poll, nic_release, net_input, tcp_input, diagnostics_input, dns_input, slot_wake],
+    calls=[nic_poll, nic_release, net_input, tcp_input, operator_input, dns_input, slot_wake],
     saves=[RBX, R12],
     source="firmware/docs/layers.md",
 )
@@ -103,7 +103,7 @@ def receive_frames(a: Asm) -> None:
                 a.leave(Z, other)
                 a.cmp(R9D, EAX)
                 a.leave(NE, other)
-                a.call(diagnostics_input)
+                a.call(operator_input)
                 a.jmp(taken)
             a.call(dns_input)
         a.call(nic_release)

@@ -22,6 +22,8 @@ from firmware.crypto.base64 import base64_encode
 from firmware.crypto.sha1 import sha1_digest
 from firmware.gateway.poll import gateway_chunk
 from firmware.json.feed import json_feed
+from firmware.layouts.config import CONFIG
+from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import SHA1_MESSAGE_MAX
 from firmware.layouts.dns import DNS, DnsState
 from firmware.layouts.net import NET, DhcpState
@@ -40,6 +42,7 @@ from firmware.net.icmp import icmp_input
 from firmware.net.input import ip_input, net_input, udp_input
 from firmware.net.start import net_start
 from firmware.node.console import parse_milliseconds
+from firmware.node.control import operator_input
 from firmware.node.diagnostics import diagnostics_input
 from firmware.tcp.demux import tcp_parse
 from firmware.tcp.input import tcp_input
@@ -50,6 +53,7 @@ from firmware.websocket.header import ws_header
 from firmware.websocket.request import ws_write_request
 from firmware.websocket.response import ws_response
 from firmware.websocket.utf8 import UTF8_ACCEPT, utf8_check
+from tests.support.control import BOOT, KEY, command
 from tests.support.lab import Lab
 from tests.support.net import IP, MAC, NEEDED, PEER, PEER_MAC, ROUTER, START, NetBench, ip32
 from toolchain.layout.pack import pack
@@ -62,7 +66,7 @@ if TYPE_CHECKING:
 ROUTINES = (
     arp_input, base64_encode, checksum, dhcp_input, dhcp_options, dhcp_parse, diagnostics_input,
     dns_expand, dns_input, dns_parse_quad, dns_resolve, dns_same_name, dns_walk, gateway_chunk,
-    icmp_input, ip_input, json_feed, net_start, parse_milliseconds, sha1_digest, tcp_input,
+    icmp_input, ip_input, json_feed, net_start, operator_input, parse_milliseconds, sha1_digest, tcp_input,
     tcp_options, tcp_parse, udp_input, utf8_check, ws_header, ws_peer_close, ws_pong, ws_response,
     ws_write_request,
 )  # fmt: skip
@@ -144,6 +148,16 @@ def network(**more: int) -> Callable[[], dict[str, int]]:
         return dict(more)
 
     return prepare
+
+
+def commanded() -> dict[str, int]:
+    """A node that takes commands."""
+    given = network(source=ip32(PEER), port=4000)()
+    config = LAB.g(CONFIG)
+    config.control_key_len = len(KEY)
+    config.control_key[:] = KEY.ljust(64, b"\0")
+    LAB.g(CONTROL).boot = BOOT
+    return given
 
 
 def parser() -> dict[str, int]:
@@ -229,6 +243,7 @@ SEGMENT = bytes(
 PING = bytes(inet.ICMP(type=8, id=7, seq=9) / b"some bytes")
 ARP = bytes(l2.ARP(op=1, hwsrc=PEER_MAC.hex(":"), psrc=PEER, pdst=IP))
 DATAGRAM = bytes(inet.UDP(sport=4000, dport=5000) / b"status?")
+COMMAND = command(size=128)
 STATUS = pack(StatusReply, {"magic": STATUS_REQUEST_MAGIC, "slot": 0, "nonce": 7})
 OPTIONS = bytes.fromhex("020405b4010303080101080a00000001000000000402")
 FRAMES = (
@@ -278,6 +293,7 @@ CASES = {
         ("", Case(net_input, "frame", "length", FRAMES, network(), 14)),
         ("", Case(diagnostics_input, "request", "length", (STATUS,),
                   network(source=ip32(PEER), port=4000))),
+        ("", Case(operator_input, "datagram", "length", (COMMAND,), commanded)),
         ("", Case(tcp_options, "at", "left", (OPTIONS, b"\x01" * 40), fresh())),
         ("", Case(tcp_parse, "segment", "length", (SEGMENT,), connected)),
         ("", Case(tcp_input, "segment", "length", (SEGMENT,), connected)),

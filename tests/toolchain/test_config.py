@@ -86,9 +86,10 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|url|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
         config = load(
-            re.sub(alternatives, "", shown, flags=re.M), {"SHARDFW_TOKEN": "local-development"}
+            re.sub(alternatives, "", shown, flags=re.M),
+            {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},
         )
         default = NodeConfig.default()
         assert config.bot.intents == default.bot.intents
@@ -322,6 +323,98 @@ class TestToken:
         assert re.match(r"node\.toml:[123]: " + re.escape(message), str(caught.value))
         shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value.problems)
         assert TOKEN[:16] not in shown
+
+
+KEY = "5ca1ab1e" * 8
+
+
+class TestControl:
+    def test_without_a_key_the_channel_is_off(self) -> None:
+        assert NodeConfig.default().control_key.get_secret_value() == b""
+
+    @pytest.mark.parametrize(
+        ("text", "key"),
+        [
+            (KEY, bytes.fromhex(KEY)),
+            (KEY.upper() * 2, bytes.fromhex(KEY) * 2),
+            ("k" * 32, b"k" * 32),
+            ("abcdef" * 6, b"abcdef" * 6),
+            ("x!~" * 21, b"x!~" * 21),
+        ],
+    )
+    def test_hex_and_text_make_a_key(self, load: Load, text: str, key: bytes) -> None:
+        config = load("", {"SHARDFW_CONTROL_KEY": f" {text}\n"})
+        assert config.control_key.get_secret_value() == key
+
+    def test_key_from_named_variable_and_from_file(self, load: Load, tmp_path: Path) -> None:
+        named = load("[control]\nkey_env = 'MY_KEY'\n", {"MY_KEY": KEY, "SHARDFW_CONTROL_KEY": "x"})
+        (tmp_path / "control.key").write_text(KEY + "\n")
+        read = load("[control]\nkey_file = 'control.key'\n")
+        assert named.control_key == read.control_key
+        assert named.control_key.get_secret_value() == bytes.fromhex(KEY)
+
+    def test_key_is_never_shown(self, load: Load) -> None:
+        config = load("", {"SHARDFW_CONTROL_KEY": "k" * 40})
+        assert "k" * 16 not in repr(config) + str(config) + f"{config.control_key!r}"
+
+    @pytest.mark.parametrize(
+        ("text", "environ", "message"),
+        [
+            (f"[control]\nkey = '{KEY}'\n", {}, "control.key: a key does not belong in this file"),
+            (
+                f"[control]\nkey_env = '{KEY}'\n",
+                {},
+                "control.key_env: this is not the name of an environment variable. Write a name "
+                'such as "SHARDFW_CONTROL_KEY" and put the key into that variable',
+            ),
+            (
+                f"[control]\nkey_file = '{KEY}'\n",
+                {},
+                "control.key_file: cannot read that file: No such",
+            ),
+            (
+                "[control]\nkey_env = 'A'\n",
+                {},
+                "control.key_env: the environment has no A. Set it (export A=...), or write key_file",
+            ),
+            (
+                "[control]\nkey_env = 'A'\nkey_file = 'b'\n",
+                {},
+                "control.key_file: key_env is given too. Write one of the two",
+            ),
+            (
+                "[control]\nkey_env = 'A'\n",
+                {"A": " "},
+                "control.key_env: the key is empty. Make one with: openssl rand -hex 32",
+            ),
+            (
+                "[control]\nkey_env = 'A'\n",
+                {"A": KEY[:31]},
+                "control.key_env: the key has 31 characters; at least 32 are needed. Make one",
+            ),
+            (
+                "[control]\nkey_env = 'A'\n",
+                {"A": f"{KEY} {KEY}"},
+                "control.key_env: the key is neither 64 to 128 hex digits nor 32 to 64 printable "
+                "characters without a space. Make one with: openssl rand -hex 32",
+            ),
+            (
+                "[control]\nkey_env = 'A'\n",
+                {"A": KEY * 3},
+                "control.key_env: the key is neither 64 to 128 hex digits",
+            ),
+        ],
+    )
+    def test_refusal_names_key_and_remedy_and_hides_the_key(
+        self, fail: Fail, text: str, environ: dict[str, str], message: str
+    ) -> None:
+        (line,) = fail(text, environ)
+        assert re.sub(r"^node\.toml:[123]: ", "", line).startswith(message)
+        assert KEY[:16] not in line
+
+    def test_a_bad_key_in_the_default_variable_is_refused(self, fail: Fail) -> None:
+        (line,) = fail("", {"SHARDFW_CONTROL_KEY": "short"})
+        assert line.startswith("node.toml: control.key_env: the key has 5 characters")
 
 
 class TestGateway:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 VERSION = 1
 PROFILES = {profile.name.lower(): profile for profile in ProfileId}
 ID_AT = ConfigBlob.build_id.offset
-SECRET = slice(ConfigBlob.token.offset, ConfigBlob.token.offset + ConfigBlob.token.size)
-"""Where in the page the token lies."""
+SECRET = slice(ConfigBlob.token.offset, ConfigBlob.control_key.offset + ConfigBlob.control_key.size)
+"""Where in the page the token and the key of the control channel lie, one behind the other."""
 
 
 def _wire(address: IPv4Address | None) -> int:
@@ -29,7 +29,7 @@ def _wire(address: IPv4Address | None) -> int:
 
 
 def config_blob(config: NodeConfig) -> bytes:
-    """Return the page, token included; the build id is still zero.
+    """Return the page, token and key included; the build id is still zero.
 
     Raises:
         click.ClickException: A text is longer than the node holds.
@@ -37,6 +37,7 @@ def config_blob(config: NodeConfig) -> bytes:
     endpoint, network = config.gateway.endpoint, config.network
     host, path = endpoint.host.encode(), endpoint.path.encode()
     token = config.token.get_secret_value().encode()
+    key = config.control_key.get_secret_value()
     for what, text, most in (("host", host, HOST_MAX), ("path", path, PATH_MAX)):
         if len(text) > most:
             raise click.ClickException(
@@ -71,5 +72,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "gateway_host": host,
             "gateway_path": path,
             "token": token,
+            "control_key_len": len(key),
+            "control_key": key,
         },
     )

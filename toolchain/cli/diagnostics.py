@@ -147,6 +147,8 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "entropy": "weak" if reply["entropy_weak"] else "strong",
         "log_dropped": reply["log_dropped"],
         "requests_bad": reply["requests_bad"],
+        "commands": reply["commands"],
+        "commands_bad": reply["commands_bad"],
     }
 
 

@@ -140,7 +140,7 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         f"{node['global_total']}, up {milliseconds(node['uptime_ms'])}, "
         f"{node['turns']} turns, TSC {node['tsc_cycles_per_ms']} cycles/ms, entropy "
         f"{node['entropy']}, {node['log_dropped']} log lines dropped, {node['requests_bad']} bad "
-        "requests"
+        f"requests, {node['commands']} commands, {node['commands_bad']} bad ones"
     )
     if node["lease_expired"]:
         lease = "[bold red]expired[/]: all shard traffic is stopped"

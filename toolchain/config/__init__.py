@@ -1,8 +1,8 @@
 """The configuration of one node: `node.toml` in, one frozen and checked `NodeConfig` out.
 
 Promise: whoever holds a `NodeConfig` need not check it again. All that is wrong with a file is
-reported at once, each problem with its line and what to write instead. The bot's token is read from
-an environment variable or a file, and nothing here prints it.
+reported at once, each problem with its line and what to write instead. The bot's token and the
+key of the control channel are read from environment variables or files, and nothing here prints them.
 """
 
 from toolchain.config.endpoint import Endpoint
@@ -11,6 +11,7 @@ from toolchain.config.problems import ConfigError, Problem
 from toolchain.config.schema import (
     BackoffConfig,
     BotConfig,
+    ControlConfig,
     DiagnosticsConfig,
     GatewayConfig,
     LeaseConfig,
@@ -23,6 +24,7 @@ __all__ = [
     "BackoffConfig",
     "BotConfig",
     "ConfigError",
+    "ControlConfig",
     "DiagnosticsConfig",
     "Endpoint",
     "GatewayConfig",

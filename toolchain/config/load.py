@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretBytes, SecretStr, ValidationError
 
+from toolchain.config.control_key import KEY_ENV, parse_control_key
 from toolchain.config.problems import ConfigError, Problem, index_lines, parse_toml
 from toolchain.config.schema import SECTIONS
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from toolchain.config.schema import (
         BackoffConfig,
         BotConfig,
+        ControlConfig,
         DiagnosticsConfig,
         GatewayConfig,
         LeaseConfig,
@@ -35,11 +37,14 @@ if TYPE_CHECKING:
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
 DEFAULT_TOKEN_ENV = "SHARDFW_TOKEN"  # noqa: S105 - the name of a variable
 MAX_TOKEN_BYTES = 256
-ADVICE_ON_SECRETS = (
-    "a token does not belong in this file: images and files get copied. Write "
-    'token_env = "SHARDFW_TOKEN" and put the token into that variable, or token_file = "path"'
-)
+ADVICE_ON_SECRETS = {
+    "bot": "a token does not belong in this file: images and files get copied. Write "
+    'token_env = "SHARDFW_TOKEN" and put the token into that variable, or token_file = "path"',
+    "control": "a key does not belong in this file: images and files get copied. Write "
+    f'key_env = "{KEY_ENV}" and put the key into that variable, or key_file = "path"',
+}
 SECRET_KEYS = ("token", "bot_token", "secret", "password")
+SECRETS = {"bot": SECRET_KEYS, "control": ("key", "control_key", "secret", "password")}
 TYPE_NAMES = {"int": "an integer", "bool": "true or false", "str": "text in double quotes"}
 
 
@@ -49,6 +54,7 @@ class NodeConfig:
 
     Attributes:
         token: what Identify and Resume carry; shown as asterisks; `get_secret_value()` reads it.
+        control_key: what signs commands, shown as asterisks; empty turns the control channel off.
         build_time: seconds since 1970 that the image carries; 0 when neither the configuration
             nor SOURCE_DATE_EPOCH states one.
     """
@@ -60,8 +66,10 @@ class NodeConfig:
     backoff: BackoffConfig
     network: NetworkConfig
     diagnostics: DiagnosticsConfig
+    control: ControlConfig
     log: LogConfig
     token: SecretStr
+    control_key: SecretBytes
     build_time: int
 
     @staticmethod
@@ -88,6 +96,10 @@ def load_config(
     return _Loader(path, environ, overrides or {}).load()
 
 
+class _UnreadableError(Exception):
+    """A secret could not be read; the problem is recorded."""
+
+
 class _Loader:
     """One load: gathers problems instead of stopping at the first."""
 
@@ -107,15 +119,21 @@ class _Loader:
         for key in data.keys() - SECTIONS.keys():
             secret = key.lower() in SECRET_KEYS
             message = self._unknown_key(key, list(SECTIONS), "section")
-            self._blame(key, ADVICE_ON_SECRETS if secret else message)
+            self._blame(key, ADVICE_ON_SECRETS["bot"] if secret else message)
         sections = {name: self._check(name, data.get(name, {})) for name in SECTIONS}
         token = self._token(sections["bot"])
+        control_key = self._control_key(sections["control"])
         build_time = self._build_time(sections["build"])
         self._check_resolvable(sections["gateway"], sections["network"])
         if self.problems:
             raise ConfigError(self.problems)
         parts = {name: part for name, part in sections.items() if name != "build"}
-        return NodeConfig(**cast("dict[str, Any]", parts), token=token, build_time=build_time)
+        return NodeConfig(
+            **cast("dict[str, Any]", parts),
+            token=token,
+            control_key=control_key,
+            build_time=build_time,
+        )
 
     def _read(self) -> dict[str, object]:
         """Return the file's tables with the overrides in place."""
@@ -156,9 +174,9 @@ class _Loader:
         # A token is dealt with first, and its value kept out of every message.
         known = dict(table)
         for key in table:
-            if name == "bot" and key.lower() in SECRET_KEYS:
+            if key.lower() in SECRETS.get(name, ()):
                 del known[key]
-                self._blame(f"{name}.{key}", ADVICE_ON_SECRETS)
+                self._blame(f"{name}.{key}", ADVICE_ON_SECRETS[name])
         try:
             return SECTIONS[name].model_validate(known)
         except ValidationError as error:
@@ -186,37 +204,67 @@ class _Loader:
         hint = f"Did you mean {close[0]}?" if close else f"Write one of: {', '.join(known)}"
         return f"unknown {what}. {hint}"
 
+    def _secret(self, key: str, section: Section, what: str, default_env: str) -> str | None:
+        """Return a secret's text from the file or variable that is named, else the default's.
+
+        Args:
+            key: dotted stem of its keys, `_file` and `_env` left out.
+            section: the checked section.
+            what: the secret, for messages.
+            default_env: the variable that is read when neither key is given.
+
+        Raises:
+            _UnreadableError: the problem is recorded.
+        """
+        stem = key.partition(".")[2]
+        file, variable = getattr(section, f"{stem}_file"), getattr(section, f"{stem}_env")
+        if file is not None:
+            base = self.path.parent if self.path is not None else Path()
+            try:
+                return (base / str(file)).expanduser().read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                # The path is not repeated, in case it is a secret in the wrong place.
+                reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
+                self._blame(
+                    f"{key}_file",
+                    f"cannot read that file: {reason}. Write the path of a file that holds the "
+                    f"{what} alone; a relative path begins at this file",
+                )
+                raise _UnreadableError from None
+        if variable is not None and variable not in self.environ:
+            self._blame(
+                f"{key}_env",
+                f"the environment has no {variable}. Set it (export {variable}=...), or "
+                f"write {stem}_file",
+            )
+            raise _UnreadableError
+        found = self.environ.get(variable or default_env)
+        return None if found is None else found.strip()
+
     def _token(self, section: Section | None) -> SecretStr:
         """Return the token from its variable or file; the development token when none is named."""
         if section is None:
             return SecretStr("")
-        bot = cast("BotConfig", section)
-        if bot.token_file is not None:
-            base = self.path.parent if self.path is not None else Path()
-            try:
-                text = (base / bot.token_file).expanduser().read_text(encoding="ascii")
-            except (OSError, UnicodeDecodeError) as error:
-                # The path is not repeated, in case it is a token in the wrong place.
-                reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
-                self._blame(
-                    "bot.token_file",
-                    f"cannot read that file: {reason}. Write the path of a file that holds the "
-                    "token alone; a relative path begins at this file",
-                )
-                return SecretStr("")
-            return self._checked_token("bot.token_file", text.strip())
-        if bot.token_env is None:
-            found = self.environ.get(DEFAULT_TOKEN_ENV, DEVELOPMENT_TOKEN)
-        elif bot.token_env in self.environ:
-            found = self.environ[bot.token_env]
-        else:
-            self._blame(
-                "bot.token_env",
-                f"the environment has no {bot.token_env}. Set it (export {bot.token_env}=...), or "
-                "write token_file",
-            )
+        try:
+            text = self._secret("bot.token", section, "token", DEFAULT_TOKEN_ENV)
+        except _UnreadableError:
             return SecretStr("")
-        return self._checked_token("bot.token_env", found.strip())
+        where = "token_file" if cast("BotConfig", section).token_file is not None else "token_env"
+        return self._checked_token(f"bot.{where}", DEVELOPMENT_TOKEN if text is None else text)
+
+    def _control_key(self, section: Section | None) -> SecretBytes:
+        """Return the key of the control channel; empty when none is named."""
+        if section is None:
+            return SecretBytes(b"")
+        try:
+            text = self._secret("control.key", section, "key", KEY_ENV)
+            return SecretBytes(b"" if text is None else parse_control_key(text))
+        except ValueError as error:
+            named = cast("ControlConfig", section).key_file is not None
+            self._blame("control.key_file" if named else "control.key_env", str(error))
+        except _UnreadableError:
+            return SecretBytes(b"")
+        return SecretBytes(b"")
 
     def _checked_token(self, key: str, token: str) -> SecretStr:
         """Return a token that can stand in a JSON string as it is."""
@@ -261,8 +309,8 @@ class _Loader:
 def _wrong_value(section: str, field: FieldInfo, detail: ErrorDetails) -> str:
     """Return the message for a value of a wrong type or out of its bounds."""
     value = detail["input"]
-    # [bot] is where a secret might have been written by mistake: its values are not repeated.
-    shown = "this value" if section == "bot" else _toml(value)
+    # Where a secret might have been written by mistake, values are not repeated.
+    shown = "this value" if section in SECRETS else _toml(value)
     bounds = {type(item).__name__: item for item in field.metadata}
     wrong_type = next((words for name, words in TYPE_NAMES.items() if name in detail["type"]), None)
     low, high = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)

@@ -75,6 +75,17 @@ def sum_intents(value: object) -> object:
     return reduce(lambda total, name: total | 1 << INTENT_BITS[name], value, 0)
 
 
+def check_variable(value: str | None, example: str, what: str) -> str | None:
+    """Return the name of a variable that holds a secret."""
+    # The value is not repeated: a secret pasted here by mistake must not reach a terminal or log.
+    if value is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", value):
+        raise refuse(
+            "this is not the name of an environment variable. Write a name such as "
+            f'"{example}" and put the {what} into that variable'
+        )
+    return value
+
+
 Address = Annotated[IPv4Address, BeforeValidator(to_address)]
 
 
@@ -93,13 +104,7 @@ class BotConfig(Section):
     @field_validator("token_env")
     @classmethod
     def _is_variable_name(cls, value: str | None) -> str | None:
-        # The value is not repeated: a token pasted here by mistake must not reach a terminal or log.
-        if value is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", value):
-            raise refuse(
-                "this is not the name of an environment variable. Write a name such as "
-                '"SHARDFW_TOKEN" and put the token into that variable'
-            )
-        return value
+        return check_variable(value, "SHARDFW_TOKEN", "token")
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -290,6 +295,24 @@ class DiagnosticsConfig(Section):
         return value
 
 
+class ControlConfig(Section):
+    """`[control]`: who may command the node. The key itself is never a key of this file."""
+
+    key_env: str | None = Field(None, description="the name of an environment variable")
+    key_file: str | None = Field(None, description="the path of a file that holds the key")
+
+    @field_validator("key_env")
+    @classmethod
+    def _is_variable_name(cls, value: str | None) -> str | None:
+        return check_variable(value, "SHARDFW_CONTROL_KEY", "key")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if self.key_env is not None and self.key_file is not None:
+            raise refuse("key_env is given too. Write one of the two", "key_file")
+        return self
+
+
 class LogConfig(Section):
     """`[log]`: what the node says about itself."""
 
@@ -315,6 +338,7 @@ SECTIONS: dict[str, type[Section]] = {
     "backoff": BackoffConfig,
     "network": NetworkConfig,
     "diagnostics": DiagnosticsConfig,
+    "control": ControlConfig,
     "log": LogConfig,
     "build": BuildConfig,
 }

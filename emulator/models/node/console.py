@@ -2,7 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
-from emulator.models.node.lease import expire_lease, lease_grant, lease_tick
+from emulator.models.node.lease_orders import lease_arm, lease_end, lease_renew
 from firmware.layouts.console import (
     BAD_QUIET_MS,
     CONSOLE,
@@ -13,8 +13,9 @@ from firmware.layouts.console import (
     LEASE_RENEW,
     NO_PORT,
 )
-from firmware.layouts.log import LEASE_BAD_COMMAND, LEASE_GRANTED
-from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.control import ControlResult
+from firmware.layouts.log import LEASE_BAD_COMMAND
+from firmware.layouts.node import CLOCK, CORE
 
 COM1, LINE_STATUS = 0x3F8, 0x3FD
 
@@ -29,41 +30,27 @@ def parse_milliseconds(w: World, digits: int, count: int) -> tuple[int, int]:
     return (0, value) if 1 <= value <= 2**32 - 1 else (1, 0)
 
 
-def _number(w: World, prefix: bytes) -> int:
+def _milliseconds(w: World, prefix: bytes) -> int | None:
     console = w.g(CONSOLE)
-    bad, value = parse_milliseconds(
-        w, console.line.address + len(prefix), console.length - len(prefix)
-    )
-    return 0 if bad else value
+    digits, count = console.line.address + len(prefix), console.length - len(prefix)
+    bad, value = parse_milliseconds(w, digits, count)
+    return None if bad else value
 
 
 @model
 def console_command(w: World) -> None:
-    """Arm takes a grant, renew moves the deadline of a valid one, expire ends it now.
-
-    Without a clock a span has no length, and nothing can be granted.
-    """
-    lease_tick(w)
-    console, lease, now = w.g(CONSOLE), w.g(LEASE), w.g(CORE).now
-    cycles = w.g(CLOCK).tsc_cycles_per_ms
+    """A line that is no order, or whose order was refused, is logged; once a second at most."""
+    console, now = w.g(CONSOLE), w.g(CORE).now
     line = console.line[0 : console.length] if console.length <= CONSOLE_LINE_MAX else b""
-    if line.startswith(LEASE_ARM):
-        span = _number(w, LEASE_ARM) * cycles % 2**64
-        if span:
-            lease_grant(w, (now + span) % 2**64)
-            return
-    elif line.startswith(LEASE_RENEW):
-        span = _number(w, LEASE_RENEW) * cycles % 2**64
-        if span and not lease.expired:
-            lease.deadline = now + span
-            log_write(w, 0, LEASE_GRANTED, lease.generation, span, 0, 0)
-            return
-    elif line == LEASE_EXPIRE and not lease.expired:
-        lease.deadline = now
-        expire_lease(w)
+    for prefix, order in ((LEASE_ARM, lease_arm), (LEASE_RENEW, lease_renew)):
+        if line.startswith(prefix):
+            span = _milliseconds(w, prefix)
+            if span is not None and order(w, span) == ControlResult.DONE:
+                return
+    if line == LEASE_EXPIRE and lease_end(w) == ControlResult.DONE:
         return
     if now >= console.quiet_until:
-        console.quiet_until = now + cycles * BAD_QUIET_MS
+        console.quiet_until = now + w.g(CLOCK).tsc_cycles_per_ms * BAD_QUIET_MS
         log_write(w, 0, LEASE_BAD_COMMAND, console.length, 0, 0, 0)
 
 

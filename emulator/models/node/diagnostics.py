@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
 from firmware.layouts.config import CONFIG
+from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.log import LOG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
@@ -38,6 +39,8 @@ def describe_node(w: World, reply: int) -> None:
     answer.cycles_per_ms, answer.boot_tsc = w.g(CLOCK).tsc_cycles_per_ms, w.g(CLOCK).boot_tsc
     answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
     answer.requests_bad = w.g(DIAGNOSTICS).bad
+    control = w.g(CONTROL)
+    answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
 
 
 @model

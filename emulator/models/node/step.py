@@ -9,7 +9,7 @@ from emulator.models.net.tick import net_tick
 from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
 from emulator.models.node.clock import clock_retry
 from emulator.models.node.console import console_poll
-from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.control import operator_input
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.tcp.input import tcp_input
@@ -42,7 +42,7 @@ def receive_frames(w: World) -> int:
             if shard:
                 slot_wake(w, shard)
         elif kind == UDP and port == w.g(CONFIG).diagnostics_port != 0:
-            diagnostics_input(w, payload, size, source, middle)
+            operator_input(w, payload, size, source, middle)
         elif kind == UDP:
             dns_input(w, payload, size, source, middle, port)
         nic_release(w)

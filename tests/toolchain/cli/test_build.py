@@ -21,6 +21,7 @@ from toolchain.link.reader import read_image
 from toolchain.source import short_path
 
 TOKEN = "MTIz.very-secret-token.42"  # noqa: S105 - made up
+KEY = "a-control-key-that-nobody-else-may-see"
 NODE_TOML = """
 [bot]
 token_env = "MY_TOKEN"
@@ -41,6 +42,8 @@ netmask = "255.255.255.0"
 router = "192.0.2.1"
 [diagnostics]
 port = 4800
+[control]
+key_env = "MY_KEY"
 [log]
 level = "warn"
 serial = false
@@ -54,6 +57,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     monkeypatch.setenv("MY_TOKEN", TOKEN)
+    monkeypatch.setenv("MY_KEY", KEY)
     (tmp_path / "node.toml").write_text(NODE_TOML)
     return tmp_path
 
@@ -105,16 +109,19 @@ def test_the_configuration_reaches_the_page(folder):
         assert page[f"{name}_len"] == len(text)
     assert page["token"].rstrip(b"\0") == TOKEN.encode()
     assert page["token_len"] == len(TOKEN)
+    assert page["control_key"].rstrip(b"\0") == KEY.encode()
+    assert page["control_key_len"] == len(KEY)
 
 
-def test_the_token_is_in_the_image_alone(folder):
+@pytest.mark.parametrize("secret", [TOKEN, KEY], ids=["token", "control key"])
+def test_secrets_are_in_the_image_alone(folder, secret):
     result = run("-c", "node.toml", "-o", "out")
     assert result.exit_code == 0, result.output
-    assert TOKEN not in result.output
-    hexed = TOKEN.encode().hex()
+    assert secret not in result.output
+    hexed = secret.encode().hex()
     for path in (folder / "out").iterdir():
         contents = path.read_bytes()
-        assert (TOKEN.encode() in contents) == (path.suffix == ".nbp"), path
+        assert (secret.encode() in contents) == (path.suffix == ".nbp"), path
         assert hexed.encode() not in contents.replace(b",0x", b"").replace(b" ", b"")
     assert (folder / "out" / "shardfw.nbp").stat().st_mode & 0o077 == 0
     # The ELF has the same configuration otherwise.
@@ -123,7 +130,8 @@ def test_the_token_is_in_the_image_alone(folder):
     section = image.section(placed.section)
     page = unpack(ConfigBlob, section.contents[placed.address - section.address :])
     assert page["global_total"] == 40
-    assert page["token"] == bytes(len(page["token"]))
+    for name in ("token", "control_key"):
+        assert page[name] == bytes(len(page[name]))
 
 
 def test_same_inputs_same_bytes_elsewhere_with_another_hash_seed(folder):

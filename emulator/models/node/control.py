@@ -1,0 +1,155 @@
+"""The control channel: who may command, what was commanded before, what became of it."""
+
+from emulator.effects import World, model
+from emulator.models.crypto.drbg import drbg_u64
+from emulator.models.crypto.hmac import hmac_sha256, tag_differs
+from emulator.models.net.udp import udp_answer, udp_finish
+from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.verbs import (
+    control_lease_arm,
+    control_lease_expire,
+    control_lease_renew,
+    control_ping,
+)
+from firmware.layouts.config import CONFIG
+from firmware.layouts.control import (
+    CONTROL,
+    CONTROL_FRAME,
+    CONTROL_LEAST,
+    CONTROL_MOST,
+    CONTROL_REPLY_FRAME,
+    CONTROL_REPLY_MAGIC,
+    CONTROL_REQUEST_MAGIC,
+    CONTROL_TAG_BYTES,
+    CONTROL_TRIES_PER_TURN,
+    CONTROL_VERSION,
+    ControlReply,
+    ControlRequest,
+    ControlResult,
+    ControlVerb,
+)
+from firmware.layouts.node import CORE
+
+_HANDLERS = {
+    ControlVerb.PING: control_ping,
+    ControlVerb.LEASE_ARM: control_lease_arm,
+    ControlVerb.LEASE_RENEW: control_lease_renew,
+    ControlVerb.LEASE_EXPIRE: control_lease_expire,
+}
+
+
+@model
+def control_try(w: World) -> int:
+    """So many in a turn; a turn is known by its time."""
+    state, now = w.g(CONTROL), w.g(CORE).now
+    if state.tries_at != now:
+        state.tries_at, state.tries = now, 0
+    if state.tries >= CONTROL_TRIES_PER_TURN:
+        state.held += 1
+        return 1
+    state.tries += 1
+    return 0
+
+
+def _key(w: World) -> int:
+    return int(w.g(CONFIG).control_key.address)
+
+
+@model
+def control_authentic(w: World, datagram: int, length: int) -> int:
+    """The last 32 bytes are the tag of all before them."""
+    if not CONTROL_LEAST <= length <= CONTROL_MOST or not w.g(CONFIG).control_key_len:
+        return 1
+    made = w.g(CONTROL).made.address
+    signed = length - CONTROL_TAG_BYTES
+    hmac_sha256(w, _key(w), datagram, signed, made)
+    return tag_differs(w, datagram + signed, made)
+
+
+@model
+def control_head(w: World, reply: int, request: int, result: int) -> None:
+    """What every answer says."""
+    answer, state = w.view(ControlReply, reply), w.g(CONTROL)
+    answer.magic, answer.version, answer.result = CONTROL_REPLY_MAGIC, CONTROL_VERSION, result
+    answer.counter = w.view(ControlRequest, request).counter
+    answer.boot, answer.last, answer.value, answer.length = state.boot, state.last, 0, 0
+
+
+@model
+def control_seal(w: World, reply: int) -> int:
+    """The tag lies right behind the payload."""
+    size = ControlReply.SIZE + int(w.view(ControlReply, reply).length)
+    hmac_sha256(w, _key(w), reply, size, reply + size)
+    return size + CONTROL_TAG_BYTES
+
+
+@model
+def control_perform(w: World, request: int, length: int, reply: int) -> None:
+    """The verb's handler gets the payload, and the room that the request's own length gives."""
+    asked, answer = w.view(ControlRequest, request), w.view(ControlReply, reply)
+    control_head(w, reply, request, ControlResult.DONE)
+    if asked.version != CONTROL_VERSION:
+        answer.result = ControlResult.VERSION
+    elif asked.verb not in list(ControlVerb):
+        answer.result = ControlResult.VERB
+    elif asked.length > length - CONTROL_FRAME:
+        answer.result = ControlResult.ARGUMENT
+    else:
+        answer_at, room = reply + ControlReply.SIZE, length - CONTROL_REPLY_FRAME
+        handler = _HANDLERS[ControlVerb(asked.verb)]
+        result, value, size = handler(w, request, asked.length, answer_at, room)
+        answer.value, answer.length, answer.result = value, size, result
+
+
+@model
+def control_decide(w: World, request: int, length: int) -> tuple[int, int]:
+    """Only a counter above the last one makes anything happen; the last request gets its answer."""
+    asked, state = w.view(ControlRequest, request), w.g(CONTROL)
+    if not state.boot:
+        state.boot = drbg_u64(w)
+    stored = state.stored.address
+    if asked.boot == state.boot and asked.counter > state.last:
+        state.last = asked.counter
+        state.accepted += 1
+        state.tag[:] = bytes(state.made)
+        control_perform(w, request, length, stored)
+        state.stored_length = control_seal(w, stored)
+        return stored, state.stored_length
+    result = ControlResult.BOOT
+    if asked.boot == state.boot:
+        result = ControlResult.REPLAYED
+        if asked.counter == state.last and not tag_differs(
+            w, state.tag.address, state.made.address
+        ):
+            return stored, state.stored_length
+    state.refused += 1
+    control_head(w, state.refusal.address, request, result)
+    return state.refusal.address, control_seal(w, state.refusal.address)
+
+
+@model
+def control_send(w: World, answer: int, length: int, source: int, port: int) -> None:
+    """To whoever asked, from the port that was asked."""
+    place, refused = udp_answer(w)
+    if not refused:
+        w.write(place, w.read(answer, length))
+        udp_finish(w, source, length, w.g(CONFIG).diagnostics_port, port)
+
+
+@model
+def control_input(w: World, datagram: int, length: int, source: int, port: int) -> None:
+    """Forged and damaged requests are counted, and nobody hears of it."""
+    if control_try(w):
+        return
+    if control_authentic(w, datagram, length):
+        w.g(CONTROL).bad += 1
+        return
+    answer, size = control_decide(w, datagram, length)
+    control_send(w, answer, size, source, port)
+
+
+@model
+def operator_input(w: World, datagram: int, length: int, source: int, port: int) -> None:
+    """Commands have a magic of their own."""
+    command = length >= 4 and w.u32(datagram) == CONTROL_REQUEST_MAGIC
+    (control_input if command else diagnostics_input)(w, datagram, length, source, port)

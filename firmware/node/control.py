@@ -1,0 +1,425 @@
+"""The control channel: authenticated commands over UDP (decision 30).
+
+`control_input` takes a datagram, `VERBS` says who carries a verb out. A handler gets an authenticated
+request that was never seen before, and the room for its answer; firmware/docs/control.md tells how to
+add one.
+"""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.drbg import drbg_u64
+from firmware.crypto.hmac import hmac_sha256, tag_differs
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.control import (
+    CONTROL,
+    CONTROL_ANSWER,
+    CONTROL_DATAGRAM,
+    CONTROL_FRAME,
+    CONTROL_LEAST,
+    CONTROL_MOST,
+    CONTROL_REPLY_FRAME,
+    CONTROL_REPLY_MAGIC,
+    CONTROL_REQUEST_MAGIC,
+    CONTROL_TAG_BYTES,
+    CONTROL_TRIES_PER_TURN,
+    CONTROL_VERSION,
+    Control,
+    ControlReply,
+    ControlRequest,
+    ControlResult,
+    ControlVerb,
+)
+from firmware.layouts.node import CoreState, core
+from firmware.net.udp import udp_answer, udp_finish
+from firmware.node.diagnostics import diagnostics_input
+from firmware.node.verbs import (
+    control_lease_arm,
+    control_lease_expire,
+    control_lease_renew,
+    control_ping,
+)
+from toolchain.asm import (
+    AE,
+    AX,
+    CF,
+    EAX,
+    EBX,
+    ECX,
+    EDX,
+    NE,
+    R8,
+    R8D,
+    R9D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    R14D,
+    R15,
+    R15D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Reg32,
+    Reg64,
+    mem8,
+    mem32,
+    mem64,
+    routine,
+)
+from toolchain.layout.data import Table
+
+_HANDLERS = {
+    ControlVerb.PING: control_ping,
+    ControlVerb.LEASE_ARM: control_lease_arm,
+    ControlVerb.LEASE_RENEW: control_lease_renew,
+    ControlVerb.LEASE_EXPIRE: control_lease_expire,
+}
+HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
+VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")
+
+
+@routine(
+    outputs=[Out(CF, "1 = this turn has looked at enough")],
+    clobbers=[RAX],
+    reads=[CoreState.now, Control.tries_at, Control.tries],
+    writes=[Control.tries_at, Control.tries, Control.held],
+    source="firmware/docs/control.md#bounds",
+)
+def control_try(a: Asm) -> None:
+    """Allow one more tag to be computed in this turn, or count that a request was passed over."""
+    a.mov(RAX, core.now)
+    a.cmp(RAX, CONTROL.it.tries_at)
+    with a.if_(NE):
+        a.mov(CONTROL.it.tries_at, RAX)
+        a.mov(CONTROL.it.tries, 0)
+    a.cmp(CONTROL.it.tries, CONTROL_TRIES_PER_TURN)
+    with a.if_(AE):
+        a.inc(CONTROL.it.held)
+        a.stc()
+        a.ret()
+    a.inc(CONTROL.it.tries)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RSI, int, "the datagram"), In(ECX, int, "its bytes")],
+    outputs=[Out(CF, "1 = not from who holds the key")],
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.control_key_len],
+    calls=[hmac_sha256, tag_differs],
+    saves=[R12, R13],
+    source="firmware/docs/control.md#tags",
+)
+def control_authentic(a: Asm, datagram: Reg64, length: Reg32) -> None:
+    """Compute the tag that the datagram should have into CONTROL.made, and compare."""
+    bad = a.label("bad")
+    a.mov(R12, datagram)
+    a.mov(R13D, length)
+    a.lea(EAX, mem8(RCX, -CONTROL_LEAST, ref=CONTROL_DATAGRAM))
+    a.cmp(EAX, CONTROL_MOST - CONTROL_LEAST)
+    a.j(A, bad)
+    a.cmp(CONFIG.it.control_key_len, 0)
+    a.j(E, bad)
+    a.lea(RDX, CONFIG.it.control_key.address)
+    a.sub(ECX, CONTROL_TAG_BYTES)
+    a.lea(RDI, CONTROL.it.made.address)
+    a.call(hmac_sha256)
+    a.lea(RSI, mem8(R12, -CONTROL_TAG_BYTES, index=R13, ref=CONTROL_DATAGRAM))
+    a.lea(RDI, CONTROL.it.made.address)
+    a.call(tag_differs)
+    a.ret()
+    a.place(bad)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RDI, ControlReply, "where the head goes"),
+        In(RSI, ControlRequest, "the request"),
+        In(ECX, int, "ControlResult"),
+    ],
+    clobbers=[RAX],
+    reads=[ControlRequest.counter, Control.boot, Control.last],
+    writes=[ControlReply],
+    source="firmware/docs/control.md#answers",
+)
+def control_head(a: Asm, reply: ControlReply, request: ControlRequest, result: Reg32) -> None:
+    """Write the head of an answer without payload."""
+    a.mov(reply.magic, CONTROL_REPLY_MAGIC)
+    a.mov(reply.version, CONTROL_VERSION)
+    a.mov(EAX, result)
+    a.mov(reply.result, AX)
+    for source, target in (
+        (request.counter, reply.counter),
+        (CONTROL.it.boot, reply.boot),
+        (CONTROL.it.last, reply.last),
+    ):  # fmt: skip - three values, unrolled
+        a.mov(RAX, source)
+        a.mov(target, RAX)
+    a.xor(EAX, EAX)
+    a.mov(reply.value, RAX)
+    a.mov(reply.length, EAX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RDI, ControlReply, "an answer with its payload")],
+    outputs=[Out(ECX, "its bytes with the tag")],
+    clobbers=CALLER_SAVED,
+    reads=[ControlReply.length],
+    calls=[hmac_sha256],
+    saves=[RBX],
+    source="firmware/docs/control.md#tags",
+)
+def control_seal(a: Asm, reply: ControlReply) -> None:
+    """Put the tag behind the payload."""
+    a.mov(EBX, reply.length)
+    a.add(EBX, ControlReply.SIZE)
+    a.mov(RSI, RDI)
+    a.add(RDI, RBX)
+    a.mov(ECX, EBX)
+    a.lea(RDX, CONFIG.it.control_key.address)
+    a.call(hmac_sha256)
+    a.lea(ECX, mem8(RBX, CONTROL_TAG_BYTES, ref=CONTROL_ANSWER))
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RSI, ControlRequest, "an authentic request of this boot, with a new counter"),
+        In(ECX, int, "bytes of the datagram"),
+        In(RDI, ControlReply, "where the answer goes"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ControlRequest.version,
+        ControlRequest.verb,
+        ControlRequest.length,
+        VERBS,
+    ],
+    writes=[ControlReply.result, ControlReply.value, ControlReply.length],
+    calls=[control_head],
+    indirect=lambda: HANDLERS,
+    saves=[RBX, R12],
+    source="firmware/docs/control.md#verbs",
+)
+def control_perform(a: Asm, request: ControlRequest, length: Reg32, reply: ControlReply) -> None:
+    """Let the verb's handler act and answer; what no handler may see is refused here."""
+    asked, answer = ControlRequest.at(RSI), ControlReply.at(RBX)
+    refused = a.label("refused")
+    a.mov(RBX, RDI)
+    a.mov(R12D, length)
+    a.xor(ECX, ECX)  # ControlResult.DONE
+    a.call(control_head)
+    a.mov(EAX, ControlResult.VERSION)
+    a.cmp(asked.version, CONTROL_VERSION)
+    a.j(NE, refused)
+    a.mov(EAX, ControlResult.VERB)
+    a.movzx(R8D, asked.verb)
+    a.cmp(R8D, len(ControlVerb))
+    a.j(AE, refused)
+    a.mov(EAX, ControlResult.ARGUMENT)
+    a.mov(ECX, asked.length)
+    a.sub(R12D, CONTROL_FRAME)
+    a.cmp(ECX, R12D)
+    a.j(A, refused)
+    a.lea(RDI, mem8(RBX, ControlReply.SIZE, ref=CONTROL_ANSWER))
+    a.lea(EDX, mem8(R12, CONTROL_FRAME - CONTROL_REPLY_FRAME, ref=CONTROL_ANSWER))
+    a.lea(RAX, VERBS.address)
+    a.mov(RAX, mem64(RAX, index=R8, scale=8, ref=VERBS))
+    a.call_indirect(RAX)
+    a.mov(answer.value, RDX)
+    a.mov(answer.length, ECX)
+    a.place(refused)
+    a.mov(answer.result, AX)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RSI, ControlRequest, "an authentic request; CONTROL.made is its tag"),
+        In(ECX, int, "bytes of the datagram"),
+    ],
+    outputs=[Out(RSI, "the answer"), Out(ECX, "its bytes")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ControlRequest.boot,
+        ControlRequest.counter,
+        Control.boot,
+        Control.last,
+        Control.made,
+        Control.stored_length,
+    ],
+    writes=[
+        Control.boot,
+        Control.last,
+        Control.accepted,
+        Control.refused,
+        Control.tag,
+        Control.stored_length,
+    ],
+    calls=[drbg_u64, tag_differs, control_head, control_perform, control_seal],
+    saves=[RBX, R12],
+    source="firmware/docs/control.md#counters",
+)
+def control_decide(a: Asm, request: ControlRequest, length: Reg32) -> None:
+    """Carry a new request out, answer a repeated one again, refuse an old one."""
+    state, asked = CONTROL.it, ControlRequest.at(RBX)
+    fresh, refuse = a.label("fresh"), a.label("refuse")
+    a.mov(RBX, RSI)
+    a.mov(R12D, length)
+    a.cmp(state.boot, 0)
+    with a.if_(E):
+        a.call(drbg_u64)
+        a.mov(state.boot, RAX)
+    a.mov(ECX, ControlResult.BOOT)
+    a.mov(RAX, state.boot)
+    a.cmp(RAX, asked.boot)
+    a.j(NE, refuse)
+    a.mov(RAX, asked.counter)
+    a.cmp(RAX, state.last)
+    a.j(A, fresh)
+    a.mov(ECX, ControlResult.REPLAYED)
+    a.j(NE, refuse)
+
+    # The last one again, because its answer was lost: the same answer, and nothing is done twice.
+    # Its tag is the same, so it is as long as it was.
+    a.lea(RSI, state.tag.address)
+    a.lea(RDI, state.made.address)
+    a.call(tag_differs)
+    a.mov(ECX, ControlResult.REPLAYED)
+    a.j(C, refuse)
+    a.lea(RSI, state.stored.address)
+    a.mov(ECX, state.stored_length)
+    a.ret()
+
+    a.place(refuse)
+    a.inc(state.refused)
+    a.mov(RSI, RBX)
+    a.lea(RDI, state.refusal.address)
+    a.call(control_head)
+    a.call(control_seal)
+    a.lea(RSI, state.refusal.address)
+    a.ret()
+
+    a.place(fresh)
+    a.mov(state.last, RAX)
+    a.inc(state.accepted)
+    for n in range(0, CONTROL_TAG_BYTES, 8):  # unrolled: four quadwords
+        a.mov(RAX, state.made.m64(n))
+        a.mov(state.tag.m64(n), RAX)
+    a.mov(RSI, RBX)
+    a.mov(ECX, R12D)
+    a.lea(RDI, state.stored.address)
+    a.call(control_perform)
+    a.lea(RDI, state.stored.address)
+    a.call(control_seal)
+    a.mov(state.stored_length, ECX)
+    a.lea(RSI, state.stored.address)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RSI, int, "the answer"),
+        In(ECX, int, "its bytes"),
+        In(EDX, int, "who asked, as on the wire"),
+        In(R8D, int, "from which port"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.diagnostics_port, CONTROL_ANSWER],
+    writes=[CONTROL_ANSWER],
+    calls=[udp_answer, udp_finish],
+    saves=[R12, R13, R14, R15],
+    source="firmware/docs/control.md#answers",
+)
+def control_send(a: Asm, answer: Reg64, length: Reg32, source: Reg32, port: Reg32) -> None:
+    """Send an answer, when the turn has room for one; whoever gets none asks again."""
+    a.mov(R12, answer)
+    a.mov(R13D, length)
+    a.mov(R14D, source)
+    a.mov(R15D, port)
+    a.call(udp_answer)
+    with a.if_(C):
+        a.ret()
+    a.mov(RSI, R12)
+    a.mov(ECX, R13D)
+    a.rep_movsb()
+    a.mov(EDX, R14D)
+    a.mov(ECX, R13D)
+    a.movzx(R8D, CONFIG.it.diagnostics_port)
+    a.mov(R9D, R15D)
+    a.call(udp_finish)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RSI, int, "received UDP payload that begins with CONTROL_REQUEST_MAGIC"),
+        In(ECX, int, "its bytes"),
+        In(EDX, int, "source address, as on the wire"),
+        In(R8D, int, "source port"),
+    ],
+    clobbers=CALLER_SAVED,
+    writes=[Control.bad],
+    calls=[control_try, control_authentic, control_decide, control_send],
+    saves=[R12, R13, R14, R15],
+    source="firmware/docs/control.md",
+)
+def control_input(a: Asm, datagram: Reg64, length: Reg32, source: Reg32, port: Reg32) -> None:
+    """Take a command; what is not from who holds the key is counted and gets no answer."""
+    a.call(control_try)
+    with a.if_(C):
+        a.ret()
+    a.mov(R12, datagram)
+    a.mov(R13D, length)
+    a.mov(R14D, source)
+    a.mov(R15D, port)
+    a.call(control_authentic)
+    with a.if_(C):
+        a.inc(CONTROL.it.bad)
+        a.ret()
+    a.mov(RSI, R12)
+    a.mov(ECX, R13D)
+    a.call(control_decide)
+    a.mov(EDX, R14D)
+    a.mov(R8D, R15D)
+    a.call(control_send)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RSI, int, "received UDP payload"),
+        In(ECX, int, "its bytes"),
+        In(EDX, int, "source address, as on the wire"),
+        In(R8D, int, "source port"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[CONTROL_DATAGRAM],
+    calls=[control_input, diagnostics_input],
+    source="firmware/docs/control.md",
+)
+def operator_input(a: Asm, datagram: Reg64, length: Reg32, source: Reg32, port: Reg32) -> None:
+    """Tell commands from questions by their magic; both come to the diagnostics port."""
+    question = a.label("question")
+    a.cmp(length, 4)
+    a.j(B, question)
+    a.cmp(mem32(datagram, ref=CONTROL_DATAGRAM), CONTROL_REQUEST_MAGIC)
+    a.j(NE, question)
+    a.jmp(control_input)
+    a.place(question)
+    a.jmp(diagnostics_input)
