@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
-from toolchain.cli.runtime import DEFAULT_NAME, RunnerError, ask
-
-F = TypeVar("F", bound=Callable[..., Any])
+from firmware.layouts.control import ControlVerb
+from toolchain.cli.control import command_node, find_place, place_options
 
 MS_MAX = 0xFFFF_FFFF
-REFUSED = "lease.bad_command"
-# What to do when the node refuses; it does so for one reason each.
-REFUSALS = {
-    "arm": "the node refused it. Give 1 to 4294967295 milliseconds",
-    "renew": "the node refused it: the lease has expired, or is no number. Take a new grant: "
-    "shardfw lease arm MS",
-    "expire": "the node refused it: the lease has expired already",
-}
+_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 
-def _say(name: str, verb: str, line: str, answer: str, *, as_json: bool) -> None:
-    """Send one line to the node and print what it logs.
+def _say(
+    verb: ControlVerb, ms: int, where: tuple[str, str | None, int | None], *, as_json: bool
+) -> None:
+    """Give one order and print what became of it.
 
     Raises:
         click.ClickException: No node, no answer, or refused.
     """
-    try:
-        reply = ask(name, {"ask": "serial", "line": line, "codes": [answer, REFUSED]})
-    except RunnerError as error:
-        raise click.ClickException(str(error)) from error
-    from toolchain.cli.loglines import parse_line  # noqa: PLC0415 - --help needs no firmware
-
-    parsed = parse_line(reply["line"])
-    if parsed is None or parsed.code.name == REFUSED:
-        raise click.ClickException(REFUSALS[verb])
+    grant = command_node(verb, lambda: find_place(*where), argument=ms).value
     if as_json:
-        click.echo(json.dumps({"t_ms": parsed.t_ms, "code": parsed.code.name} | parsed.values))
+        click.echo(json.dumps({"generation": grant, "left_ms": ms}))
     else:
-        click.echo(reply["line"])
-
-
-def _common(function: F) -> F:
-    """Add the options that all three have."""
-    options = (
-        click.option(
-            "--name", default=DEFAULT_NAME, show_default=True, help="Which node run here."
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+        click.echo(f"grant {grant} ends in {ms} ms" if ms else f"grant {grant} has ended")
 
 
 @click.group(
@@ -65,8 +36,9 @@ Examples:
   shardfw lease expire         end it now: all shard traffic stops at once
 
 \b
-The commands reach the node that `shardfw run` started, over its serial line, and print what it
-logs: the grant's generation and the milliseconds left.
+The commands go over the control channel to the node that `shardfw run` started here, or to the one
+that --host names. They print the grant's number and the milliseconds left; --json prints
+{"generation": ..., "left_ms": ...}.
 Exit codes: 0 done, 1 no node or refused, 2 wrong usage."""
 )
 def command() -> None:
@@ -75,22 +47,25 @@ def command() -> None:
 
 @command.command(epilog="Example: shardfw lease arm 60000")
 @click.argument("ms", type=click.IntRange(1, MS_MAX))
-@_common
-def arm(ms: int, *, name: str, as_json: bool) -> None:
+@place_options
+@_json
+def arm(ms: int, *, name: str, host: str | None, port: int | None, as_json: bool) -> None:
     """Take a new grant of MS milliseconds; held shards may start."""
-    _say(name, "arm", f"lease arm {ms}", "lease.granted", as_json=as_json)
+    _say(ControlVerb.LEASE_ARM, ms, (name, host, port), as_json=as_json)
 
 
 @command.command(epilog="Example: shardfw lease renew 60000")
 @click.argument("ms", type=click.IntRange(1, MS_MAX))
-@_common
-def renew(ms: int, *, name: str, as_json: bool) -> None:
+@place_options
+@_json
+def renew(ms: int, *, name: str, host: str | None, port: int | None, as_json: bool) -> None:
     """Move the deadline of a lease that still holds to MS milliseconds from now."""
-    _say(name, "renew", f"lease renew {ms}", "lease.granted", as_json=as_json)
+    _say(ControlVerb.LEASE_RENEW, ms, (name, host, port), as_json=as_json)
 
 
 @command.command(epilog="Example: shardfw lease expire")
-@_common
-def expire(*, name: str, as_json: bool) -> None:
+@place_options
+@_json
+def expire(*, name: str, host: str | None, port: int | None, as_json: bool) -> None:
     """Let the lease run out now: nothing more leaves for any shard."""
-    _say(name, "expire", "lease expire", "lease.expired", as_json=as_json)
+    _say(ControlVerb.LEASE_EXPIRE, 0, (name, host, port), as_json=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import shutil
 import tempfile
 import time
@@ -11,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretBytes
+
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.server import GatewayServer
 from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot, UserNet
 from toolchain.cli import diagnostics, images
 from toolchain.cli.board import STEPS, Board
 from toolchain.cli.runtime import ControlServer, RunnerError
+from toolchain.config.control_key import KEY_BYTES_MIN
 from toolchain.config.endpoint import QEMU_HOST
 
 if TYPE_CHECKING:
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 # The boot ROM asks for the image 4 s after power-on and does not ask twice: a machine that is still
 # without it by then is stopped until it is there.
 PATIENCE_S = 2.5
-ANSWER_S = 10.0
 QUIET_S = 2.0
 """Without a line for so long, the node is asked whether its serial port dropped some."""
 
@@ -77,10 +80,11 @@ def with_lines(config: NodeConfig) -> NodeConfig:
     return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
 
 
-@dataclass
-class _Waiter:
-    codes: frozenset[str]
-    line: asyncio.Future[str]
+def with_control_key(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with a key for commands: its own, else one for this run alone."""
+    if config.control_key.get_secret_value():
+        return config
+    return replace(config, control_key=SecretBytes(secrets.token_bytes(KEY_BYTES_MIN)))
 
 
 @dataclass
@@ -101,7 +105,7 @@ class Runner:
     image_bytes: int = 0
     gateway: GatewayServer | None = None
     _node: Node | None = None
-    _waiters: list[_Waiter] = field(default_factory=list)
+    _key: bytes = field(default=b"", repr=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -124,12 +128,13 @@ class Runner:
             RunnerError: A node of that name runs already.
             RunError: QEMU ended by itself.
         """
-        handlers = {"where": self._where, "serial": self._serial}
+        handlers = {"where": self._where}
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(ControlServer(self.options.name, handlers))
             folder = Path(tempfile.mkdtemp(prefix="shardfw-tftp-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            config = self.options.config
+            config = with_control_key(self.options.config)
+            self._key = config.control_key.get_secret_value()
             if self.options.local_gateway:
                 self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))
                 config = with_gateway(config, self.gateway.port)
@@ -282,43 +287,25 @@ class Runner:
         return self._node
 
     def _take(self, line: SerialLine) -> None:
-        """Take one serial line: board, waiters, listener."""
+        """Take one serial line: board, listener."""
         parsed = self.board.feed(line.seconds, line.text)
-        if parsed is not None:
-            for waiter in self._waiters:
-                if parsed.code.name in waiter.codes and not waiter.line.done():
-                    waiter.line.set_result(line.text)
         self._changed.set()
         if self.on_line is not None:
             self.on_line(line, parsed)
 
     async def _where(self, _request: dict[str, Any]) -> dict[str, object]:
-        """Tell where the node's diagnostics port is reached from this machine."""
+        """Tell where the node is reached from this machine, and with which key.
+
+        The socket that asks is private to this user.
+        """
         node = self._running()
         return {
             "diagnostics_host": "127.0.0.1",
             "diagnostics_port": await node.forwarded_port(),
+            "control_key": self._key.hex(),
             "gateway_port": None if self.gateway is None else self.gateway.port,
             "qemu_pid": node.pid,
         }
-
-    async def _serial(self, request: dict[str, Any]) -> dict[str, object]:
-        """Type one line on the node's COM1 and return the log line that answers it."""
-        waiter = _Waiter(
-            frozenset(map(str, request["codes"])), asyncio.get_running_loop().create_future()
-        )
-        self._waiters.append(waiter)
-        try:
-            self._running().send_serial(f"{request['line']}\n".encode("ascii"))
-            async with asyncio.timeout(ANSWER_S):
-                return {"line": await waiter.line}
-        except TimeoutError:
-            raise RunnerError(
-                f"the node did not answer {request['line']!r} within {ANSWER_S:g} s. Check with "
-                "`shardfw status` that it runs, and that its [log] level shows info lines"
-            ) from None
-        finally:
-            self._waiters.remove(waiter)
 
 
 __all__ = ["NodeError", "RunError", "RunOptions", "Runner", "with_gateway"]

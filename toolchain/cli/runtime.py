@@ -1,6 +1,6 @@
 """Where a running node can be found: a Unix socket per node in a private folder.
 
-`shardfw run` listens there; `status` and `lease` ask there. One request is one line of JSON with
+`shardfw run` listens there; `status` and the commands ask there where the node is. One request is one line of JSON with
 the key "ask"; the answer is one line of JSON, with the key "error" when it was refused.
 """
 

@@ -1,56 +1,30 @@
-"""`shardfw lease`: one line to the node's serial port, the node's log line as the answer."""
+"""`shardfw lease`: one command to the node, and its answer for people and for programs."""
 
-import asyncio
 import json
-import threading
 
 import pytest
 from click.testing import CliRunner
 
+from firmware.layouts.control import ControlResult, ControlVerb
+from tests.support.control import KEY
+from tests.support.fake_control import FakeControl
 from toolchain.cli.lease import command
-from toolchain.cli.runtime import ControlServer
 
-GRANTED = "t=5 level=info code=lease.granted generation=2 left=60000"
-EXPIRED = "t=6 level=warn code=lease.expired generation=2 late=0"
-BAD = "t=7 level=warn code=lease.bad_command length=12"
-
-
-class FakeRunner:
-    """A runner's control socket in a thread; answers every serial line with one log line."""
-
-    def __init__(self, answer, name="node"):
-        self.answer, self.name, self.asked = answer, name, []
-        self.started = threading.Event()
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.main()))
-
-    async def serial(self, request):
-        self.asked.append(request)
-        return {"line": self.answer}
-
-    async def main(self):
-        self.loop = asyncio.get_running_loop()
-        self.stop = asyncio.Event()
-        async with ControlServer(self.name, {"serial": self.serial}):
-            self.started.set()
-            await self.stop.wait()
-
-    def __enter__(self):
-        self.thread.start()
-        assert self.started.wait(10)
-        return self
-
-    def __exit__(self, *_):
-        self.loop.call_soon_threadsafe(self.stop.set)
-        self.thread.join()
+V, R = ControlVerb, ControlResult
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("SHARDFW_CONTROL_KEY", KEY.hex())
 
 
 def run(*argv):
     return CliRunner().invoke(command, list(argv))
+
+
+def on(node, *argv):
+    return run(*argv, "--host", "127.0.0.1", "--port", str(node.port))
 
 
 def test_help_shows_examples():
@@ -59,46 +33,32 @@ def test_help_shows_examples():
 
 
 @pytest.mark.parametrize(
-    ("argv", "line", "answer"),
+    ("argv", "done", "said"),
     [
-        (["arm", "60000"], "lease arm 60000", GRANTED),
-        (["renew", "1"], "lease renew 1", GRANTED),
-        (["expire"], "lease expire", EXPIRED),
+        (["arm", "60000"], (V.LEASE_ARM, 60_000), "grant 2 ends in 60000 ms\n"),
+        (["renew", "1"], (V.LEASE_RENEW, 1), "grant 2 ends in 1 ms\n"),
+        (["expire"], (V.LEASE_EXPIRE, 0), "grant 2 has ended\n"),
     ],
 )
-def test_the_line_goes_out_and_the_answer_is_printed(argv, line, answer):
-    with FakeRunner(answer) as runner:
-        result = run(*argv)
+def test_the_order_goes_out_and_the_answer_is_printed(argv, done, said):
+    with FakeControl(lambda *_: (R.DONE, 2, b"")) as node:
+        result = on(node, *argv)
     assert result.exit_code == 0, result.output
-    assert result.output == answer + "\n"
-    assert runner.asked[0]["line"] == line
-    assert "lease.bad_command" in runner.asked[0]["codes"]
+    assert result.output == said
+    assert node.done == [done]
 
 
 def test_json_holds_the_values():
-    with FakeRunner(GRANTED, name="other"):
-        result = run("arm", "60000", "--name", "other", "--json")
-    assert json.loads(result.output) == {
-        "t_ms": 5,
-        "code": "lease.granted",
-        "generation": 2,
-        "left": 60000,
-    }
+    with FakeControl(lambda *_: (R.DONE, 2, b"")) as node:
+        result = on(node, "arm", "60000", "--json")
+    assert json.loads(result.output) == {"generation": 2, "left_ms": 60_000}
 
 
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["arm", "1"], "Give 1 to 4294967295 milliseconds"),
-        (["renew", "1"], "Take a new grant: shardfw lease arm MS"),
-        (["expire"], "the lease has expired already"),
-    ],
-)
-def test_a_refusal_says_what_to_do(argv, hint):
-    with FakeRunner(BAD):
-        result = run(*argv)
+def test_a_refusal_says_what_to_do():
+    with FakeControl(lambda *_: (R.LEASE_OVER, 2, b"")) as node:
+        result = on(node, "renew", "1")
     assert result.exit_code == 1
-    assert hint in result.output
+    assert "Take a new grant: shardfw lease arm MS" in result.output
 
 
 @pytest.mark.parametrize("ms", ["0", "-1", "4294967296", "soon"])

@@ -13,7 +13,14 @@ from firmware.layouts.shard import ShardState
 from pxe.node import SerialLine
 from tests.support.fake_node import FakeNode, FakeShard
 from toolchain.cli.run import _patience, command
-from toolchain.cli.runner import RunError, Runner, RunOptions, with_gateway, with_lines
+from toolchain.cli.runner import (
+    RunError,
+    Runner,
+    RunOptions,
+    with_control_key,
+    with_gateway,
+    with_lines,
+)
 from toolchain.cli.runtime import RunnerError
 from toolchain.cli.view import render
 from toolchain.config import load_config
@@ -163,42 +170,13 @@ def test_questions_before_the_start_are_refused():
         asyncio.run(runner_of()._where({"ask": "where"}))
 
 
-def test_a_serial_line_gets_the_answer_with_its_code():
-    sent = []
-
-    class FakeNode:
-        def send_serial(self, data):
-            sent.append(data)
-
-    async def main():
-        runner = runner_of()
-        runner._node = FakeNode()
-        request = {"line": "lease arm 5", "codes": ["lease.granted"]}
-        asking = asyncio.ensure_future(runner._serial(request))
-        await asyncio.sleep(0)
-        answer = "t=9 level=info code=lease.granted generation=1 left=5"
-        feed(runner, "t=8 level=warn code=lease.expired generation=1 late=0", answer)
-        return await asking, answer
-
-    reply, answer = asyncio.run(main())
-    assert reply == {"line": answer}
-    assert sent == [b"lease arm 5\n"]
-
-
-def test_a_serial_line_without_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr("toolchain.cli.runner.ANSWER_S", 0.01)
-
-    class FakeNode:
-        def send_serial(self, data):
-            assert data == b"lease expire\n"
-
-    async def main():
-        runner = runner_of()
-        runner._node = FakeNode()
-        await runner._serial({"line": "lease expire", "codes": ["lease.expired"]})
-
-    with pytest.raises(RunnerError, match=r"did not answer 'lease expire' within 0\.01 s"):
-        asyncio.run(main())
+def test_a_run_without_a_key_gets_one_of_its_own():
+    config = load_config(None, {})
+    first, second = (with_control_key(config).control_key.get_secret_value() for _ in range(2))
+    assert len(first) == len(second) == 32
+    assert first != second
+    given = load_config(None, {"SHARDFW_CONTROL_KEY": "k" * 40})
+    assert with_control_key(given).control_key.get_secret_value() == b"k" * 40
 
 
 def test_the_table_shows_steps_states_and_lines():
