@@ -68,7 +68,8 @@ soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
 	SHARDFW_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/system -m soak -s $(ARGS)
 
 sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SECONDS=600 of load
-	SHARDFW_SIM_SEEDS=$(SEEDS) SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
+	$(BIN)/shardfw sim --seeds $(SEEDS) --jobs $(WORKERS)
+	SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
 		$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
 
 ci: ## Exactly what CI runs

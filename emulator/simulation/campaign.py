@@ -14,15 +14,19 @@ A scenario builds its own world from a trial and runs it::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.faults import FaultPlan, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from emulator.simulation.rig import Rig
     from emulator.simulation.wire import Segment
+    from emulator.simulation.world import World
 
     Scenario = Callable[["Trial"], object]
 
@@ -37,11 +41,18 @@ class Trial:
     Args:
         seed: for the world.
         replacement: a plan to run with instead of the scenario's own; None takes its own.
+        on_rig: called with the rig of the scenario before it runs, for whoever wants to watch.
+
+    Attributes:
+        segment: where the plan runs, once it does.
+        plan: the plan that was started.
     """
 
     seed: int
     replacement: FaultPlan | None = None
+    on_rig: Callable[[Rig], None] | None = None
     segment: Segment | None = field(default=None, init=False)
+    plan: FaultPlan = field(default_factory=FaultPlan, init=False)
 
     def faults(self, segment: Segment, plan: FaultPlan | str) -> None:
         """Start the scenario's fault plan on a segment, or the one that replaces it.
@@ -52,7 +63,15 @@ class Trial:
         if self.segment is not None:
             raise ValueError("a trial has one fault plan: put every rule into it")
         self.segment = segment
-        segment.set_faults(plan if self.replacement is None else self.replacement)
+        if self.replacement is not None:
+            plan = self.replacement
+        self.plan = FaultPlan.parse(plan) if isinstance(plan, str) else plan
+        segment.set_faults(self.plan)
+
+    @property
+    def world(self) -> World | None:
+        """The scenario's world, once it has a plan."""
+        return None if self.segment is None else self.segment.world
 
     def script(self) -> FaultPlan:
         """Return what the plan did, without chance; empty when it did nothing."""
@@ -83,6 +102,84 @@ def campaign(scenario: Scenario, seeds: Iterable[int], *, most_reruns: int = MOS
                 error.add_note(note)
             raise
     return runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How the run of one seed ended.
+
+    Attributes:
+        seed: its seed.
+        error: type and text of the failure; empty when there was none.
+        step: of the world at its end.
+        virtual_s: length in virtual seconds.
+        cpu_s: processor seconds, the boot of the node included.
+        plan: the shortest fault plan found that still fails, as text; "" = it fails without one.
+        reruns: runs that shortened it.
+    """
+
+    seed: int
+    error: str
+    step: int
+    virtual_s: float
+    cpu_s: float
+    plan: str = ""
+    reruns: int = 0
+
+
+def run_seed(
+    scenario: Scenario,
+    seed: int,
+    *,
+    plan: FaultPlan | None = None,
+    most_reruns: int = MOST_RERUNS,
+) -> Outcome:
+    """Run one seed; when it fails, drop rules and events from its plan while it still fails.
+
+    A plan is shortened by whole rules and events, so that what is left reads like the plan of the
+    run; `campaign` shortens frame by frame.
+
+    Args:
+        scenario: builds and runs one world.
+        seed: for the world.
+        plan: instead of the scenario's own.
+        most_reruns: bound on the runs that shorten a plan; 0 does not shorten.
+    """
+    trial = Trial(seed, plan)
+    started = time.process_time()
+    error = _outcome(scenario, trial)
+    cpu_s = time.process_time() - started
+    world = trial.world
+    found = Outcome(
+        seed=seed,
+        error="" if error is None else f"{type(error).__name__}: {error}",
+        step=0 if world is None else world.steps,
+        virtual_s=0 if world is None else world.now_ns / NS_PER_S,
+        cpu_s=cpu_s,
+    )
+    if error is None:
+        return found
+    kind = failure_kind(error)
+    reruns = 0
+
+    def fails(plan: FaultPlan) -> bool:
+        nonlocal reruns
+        if reruns >= most_reruns:
+            return False
+        reruns += 1
+        again = _outcome(scenario, Trial(seed, plan))
+        return again is not None and failure_kind(again) == kind
+
+    short = shortest(trial.plan, fails)
+    return replace(found, plan=str(short), reruns=reruns)
+
+
+def failure_kind(error: Exception) -> str:
+    """Return what makes two failures the same: the type, and the rule when the text names one."""
+    _, marked, rest = str(error).partition("rule '")
+    return (
+        f"{type(error).__name__} {rest.partition(chr(39))[0]}" if marked else type(error).__name__
+    )
 
 
 def _explain(scenario: Scenario, trial: Trial, error: Exception, most: int) -> list[str]:

@@ -231,6 +231,7 @@ class FaultInjector:
     def __init__(self, plan: FaultPlan, source: random.Random | None = None) -> None:
         self.plan = plan
         self.hits: Counter[str] = Counter()
+        self.on_hit: Callable[[Rule, bytes], None] | None = None
         self.frames: Counter[tuple[str, str]] = Counter()
         self._random = (
             random.Random(plan.seed) if plan.seed is not None else source or random.Random(0)
@@ -290,6 +291,8 @@ class FaultInjector:
                 replace(exact, p=1.0, match="any", nth=nth, src=src, dst=dst, limit=0,
                         after_ns=0, before_ns=None)
             )  # fmt: skip
+            if self.on_hit is not None:
+                self.on_hit(exact, frame)
             overtaken = overtaken or exact.action == "reorder"
             out = _EFFECTS[exact.action](exact, out)
         if not out:

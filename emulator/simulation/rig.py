@@ -30,8 +30,11 @@ from pxe.gateway import GatewayOptions
 from toolchain.layout.pack import pack, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from emulator.simulation.faults import FaultPlan
     from emulator.simulation.host import Datagram
+    from emulator.simulation.world import Attachment
     from pxe.gateway import LoadOptions
     from pxe.gateway.load import LoadGenerator
 
@@ -87,6 +90,8 @@ class Rig:
             self.segment.set_faults(faults)
         self._trace, self._modern, self._watch = trace, modern, watch
         self.boots = 0
+        self.after_turn: list[Callable[[Attachment], None]] = []
+        """Whoever else wants to look at the node after its turns, across power cycles."""
         self.node = self._boot()
         self.attachment = self.world.attach(self.node, self.segment.port("node"))
         self._connect()
@@ -107,6 +112,11 @@ class Rig:
         self.attachment.after_turn[:] = [self.invariants.check]
         if self._watch:
             self.attachment.after_turn.append(WriteWatch(self.node).judge)
+        self.attachment.after_turn.append(self._tell_turn)
+
+    def _tell_turn(self, attachment: Attachment) -> None:
+        for observe in self.after_turn:
+            observe(attachment)
 
     def power_off(self) -> None:
         """Cut the node's power; without power already, nothing happens."""

@@ -59,6 +59,8 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     rig.internet.dhcp.policy.lease_s = rng.choice((60, 600, 3600))
     rig.internet.dns.delay_ns = rng.choice((0, 0, 300 * NS_PER_MS))
     rig.world.actions |= node_actions(rig)
+    if trial.on_rig is not None:
+        trial.on_rig(rig)
     plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
     events = sorted((*plan.events, *_node_events(rng, seconds)), key=lambda event: event.at_ns)
     trial.faults(rig.segment, replace(plan, events=tuple(events)))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from emulator.simulation.clock import NS_PER_US
-from emulator.simulation.faults import Delivery, FaultInjector, FaultPlan
+from emulator.simulation.faults import Delivery, FaultInjector, FaultPlan, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,7 @@ class Segment:
         self.ports: list[Port] = []
         self.taps: list[Callable[[int, str, bytes], None]] = []
         self.injector: FaultInjector | None = None
+        self.on_hit: Callable[[Rule, bytes], None] | None = None
         self._table: dict[bytes, Port] = {}
         world.segments.append(self)
 
@@ -124,6 +125,7 @@ class Segment:
             plan = FaultPlan.parse(plan)
         # One draw whatever the plan: a run with the script of another run has the same peers.
         self.injector = FaultInjector(plan, random.Random(self.world.random.getrandbits(64)))
+        self.injector.on_hit = self.on_hit
         self.world.schedule(plan)
         return self.injector
 

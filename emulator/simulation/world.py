@@ -13,7 +13,7 @@ from emulator.simulation.clock import NS_PER_MS, NS_PER_S, NS_PER_US, EventQueue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emulator.simulation.faults import FaultPlan
+    from emulator.simulation.faults import Event, FaultPlan
     from emulator.simulation.wire import Port, Segment
 
 T = TypeVar("T")
@@ -131,6 +131,7 @@ class World:
         self.events = EventQueue(start_ns)
         self.steps = 0
         self.checks: list[Callable[[], None]] = []
+        self.on_event: list[Callable[[Event], None]] = []
         self.segments: list[Segment] = []
         self.actions: dict[str, Callable[[str], None]] = {
             "link-up": lambda name: self.port(name).set_link(up=True),
@@ -170,7 +171,12 @@ class World:
         """Queue the timed events of a plan; its frame rules belong to a segment or a relay."""
         for event in plan.events:
             action = _named(self.actions, event.name, "action")
-            self.events.at(event.at_ns, partial(action, event.argument))
+            self.events.at(event.at_ns, partial(self._happen, event, action))
+
+    def _happen(self, event: Event, action: Callable[[str], None]) -> None:
+        for tell in self.on_event:
+            tell(event)
+        action(event.argument)
 
     def run_until(self, goal: int | Callable[[], bool], *, within_ns: int = 60 * NS_PER_S) -> None:
         """Run until an absolute time, or until a condition holds.

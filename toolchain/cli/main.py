@@ -36,6 +36,7 @@ COMMANDS = {
     "status": Entry("toolchain.cli.status", "Ask a running node how its shards are."),
     "lease": Entry("toolchain.cli.lease", "Arm, renew or expire a node's lease."),
     "check": Entry("toolchain.cli.check", "Prove the routines against their models."),
+    "sim": Entry("toolchain.cli.sim", "Simulate whole nodes in virtual time, seed by seed."),
 }
 
 

@@ -1,4 +1,4 @@
-"""Seeds of the simulation: `make sim SEEDS=500` runs more of them."""
+"""A few seeds of the simulation; `make sim SEEDS=500` and `shardfw sim` run more of them."""
 
 from __future__ import annotations
 
