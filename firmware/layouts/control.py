@@ -31,6 +31,7 @@ class ControlVerb(enum.IntEnum):
     LEASE_ARM = 1
     LEASE_RENEW = 2
     LEASE_EXPIRE = 3
+    SEND = 4
 
 
 class ControlResult(enum.IntEnum):
@@ -46,6 +47,14 @@ class ControlResult(enum.IntEnum):
     ARGUMENT = 5
     NO_CLOCK = 6
     LEASE_OVER = 7
+    SEND_NOT_READY = 8
+    SEND_RATE_LIMITED = 9
+    SEND_TOO_LARGE = 10
+    SEND_BAD_OP = 11
+    SEND_BAD_BODY = 12
+    """From SEND_NOT_READY on in the order of SendResult."""
+    SEND_ORDER = 13
+    """A part that does not follow the one before: another send began meanwhile."""
 
 
 class ControlRequest(Struct):

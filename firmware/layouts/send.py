@@ -6,6 +6,7 @@ import enum
 
 from firmware.layouts.json import JsonParser
 from firmware.layouts.profile import SEND_OPS
+from firmware.limits import OUTBOUND_PAYLOAD_MAX
 from toolchain.asm.operands import Region
 from toolchain.layout import Global, Struct, bytes_, u32, u64
 
@@ -58,4 +59,25 @@ class Pacer(Struct):
     )
 
 
+class SendStage(Struct):
+    """One body that comes in parts, over the control channel."""
+
+    SIZE = 0x20 + OUTBOUND_PAYLOAD_MAX
+    what = u64(0x00, "which send: argument of its parts, without the offset")
+    slot = u32(0x08, "for which slot")
+    filled = u32(0x0C, "bytes that are here; NOTHING_STAGED = none is awaited")
+    body = bytes_(0x20, OUTBOUND_PAYLOAD_MAX, "the body", align=16)
+
+
+NOTHING_STAGED = 0xFFFF_FFFF
+PART_SIZE_AT, PART_NUMBER_AT, PART_OFFSET_AT = 16, 32, 48
+"""Bits of a part's argument: opcode, bytes of the whole body, a number of the sender's, offset."""
+
+
+def part_argument(opcode: int, size: int, number: int, offset: int) -> int:
+    """Return the argument of one part of a send; each value has 16 bits."""
+    return opcode | size << PART_SIZE_AT | number << PART_NUMBER_AT | offset << PART_OFFSET_AT
+
+
+SEND_STAGE = Global("send_stage", SendStage, "the body that comes in parts", align=16)
 SEND_PARSER = Global("send_parser", JsonParser, "checks the body of the send at hand")

@@ -31,6 +31,7 @@ from firmware.layouts.control import (
 from firmware.layouts.node import CoreState, core
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics import diagnostics_input
+from firmware.node.send import control_submit
 from firmware.node.verbs import (
     control_lease_arm,
     control_lease_expire,
@@ -84,6 +85,7 @@ _HANDLERS = {
     ControlVerb.LEASE_ARM: control_lease_arm,
     ControlVerb.LEASE_RENEW: control_lease_renew,
     ControlVerb.LEASE_EXPIRE: control_lease_expire,
+    ControlVerb.SEND: control_submit,
 }
 HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
 VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")

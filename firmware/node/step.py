@@ -8,7 +8,6 @@ from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
 from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
-from firmware.layouts.shard import ShardContext
 from firmware.log import log_drain
 from firmware.net.dns import dns_tick
 from firmware.net.dns_message import dns_input
@@ -20,6 +19,7 @@ from firmware.node.console import console_poll
 from firmware.node.control import operator_input
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
+from firmware.node.slots import slot_wake
 from firmware.tcp.input import tcp_input
 from toolchain.asm import (
     BE,
@@ -36,12 +36,10 @@ from toolchain.asm import (
     R14,
     RAX,
     RBX,
-    RCX,
     A,
     Asm,
     B,
     E,
-    In,
     Out,
     Z,
     routine,
@@ -49,23 +47,6 @@ from toolchain.asm import (
 
 FRAMES_PER_TURN = 64
 """Receive budget of a turn: heartbeats and ACKs of every shard come before more bulk."""
-
-
-@routine(
-    inputs=[In(RBX, ShardContext, "a shard that has something to do")],
-    clobbers=[RAX, RCX],
-    reads=[ShardContext.slot],
-    writes=[Slot.deadline, CoreState.slots_due],
-    source="firmware/docs/layers.md",
-)
-def slot_wake(a: Asm, shard: ShardContext) -> None:
-    """Make a shard due in this turn."""
-    a.movzx(EAX, shard.slot)
-    a.shl(EAX, 4)  # a slot row is 16 bytes
-    a.lea(RCX, CORE.it.slots.address)
-    a.mov(Slot.at(RCX, index=RAX).deadline, 0)
-    a.mov(core.slots_due, 0)
-    a.ret()
 
 
 @routine(

@@ -5,6 +5,7 @@ from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.crypto.hmac import hmac_sha256, tag_differs
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.send import control_submit
 from emulator.models.node.verbs import (
     control_lease_arm,
     control_lease_expire,
@@ -35,6 +36,7 @@ _HANDLERS = {
     ControlVerb.LEASE_ARM: control_lease_arm,
     ControlVerb.LEASE_RENEW: control_lease_renew,
     ControlVerb.LEASE_EXPIRE: control_lease_expire,
+    ControlVerb.SEND: control_submit,
 }
 
 

@@ -12,21 +12,14 @@ from emulator.models.node.console import console_poll
 from emulator.models.node.control import operator_input
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
+from emulator.models.node.slots import slot_wake
 from emulator.models.tcp.input import tcp_input
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CORE
-from firmware.layouts.shard import ShardContext
 
 FRAMES_PER_TURN = 64
 TCP, UDP = 6, 17
-
-
-@model
-def slot_wake(w: World, shard: int) -> None:
-    """Deadline zero is always due."""
-    w.g(CORE).slots[w.view(ShardContext, shard).slot].deadline = 0
-    w.g(CORE).slots_due = 0
 
 
 @model

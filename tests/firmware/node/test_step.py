@@ -17,7 +17,8 @@ from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
 from firmware.layouts.tcp import TCP_PORTS, TcpState
 from firmware.node.rest import node_rest
-from firmware.node.step import FRAMES_PER_TURN, node_step, receive_frames, slot_wake, step_shards
+from firmware.node.slots import slot_wake
+from firmware.node.step import FRAMES_PER_TURN, node_step, receive_frames, step_shards
 from tests.support.lab import Lab
 from tests.support.net import IP, MAC, MS, NEEDED, PEER, PEER_MAC, START, NetBench, ip32
 from tests.support.pages import tables_region
