@@ -67,7 +67,7 @@ class ControlRequest(Struct):
     counter = u64(0x08, "above every earlier one; the sender's Unix time in microseconds")
     boot = u64(0x10, "nonce of the boot that is meant; 0 = not known yet")
     argument = u64(0x18, "what the verb says; 0 = none")
-    slot = u32(0x20, "index in the slot table, for verbs about one shard")
+    slot = u32(0x20, "the shard of verbs about one, as the verb says: its slot or its number")
     length = u32(0x24, "bytes of payload")
 
 

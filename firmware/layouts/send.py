@@ -64,7 +64,7 @@ class SendStage(Struct):
 
     SIZE = 0x20 + OUTBOUND_PAYLOAD_MAX
     what = u64(0x00, "which send: argument of its parts, without the offset")
-    slot = u32(0x08, "for which slot")
+    shard = u32(0x08, "for which shard, by its global number")
     filled = u32(0x0C, "bytes that are here; NOTHING_STAGED = none is awaited")
     body = bytes_(0x20, OUTBOUND_PAYLOAD_MAX, "the body", align=16)
 

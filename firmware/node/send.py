@@ -3,7 +3,6 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.submit import gateway_submit
 from firmware.layouts.control import CONTROL_PAYLOAD, ControlRequest, ControlResult
-from firmware.layouts.node import CORE, CoreState, Slot, core
 from firmware.layouts.send import (
     NOTHING_STAGED,
     PART_OFFSET_AT,
@@ -13,11 +12,10 @@ from firmware.layouts.send import (
     SendStage,
 )
 from firmware.limits import OUTBOUND_PAYLOAD_MAX
-from firmware.node.slots import slot_wake
+from firmware.node.slots import slot_find, slot_wake
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
 from toolchain.asm import (
     EAX,
-    EBX,
     ECX,
     EDX,
     NZ,
@@ -56,14 +54,12 @@ FIRST_RESULT = ControlResult.SEND_NOT_READY - SendResult.NOT_READY
         ControlRequest.argument,
         ControlRequest.slot,
         CONTROL_PAYLOAD,
-        CoreState.slots_used,
-        Slot.context,
         SendStage.what,
-        SendStage.slot,
+        SendStage.shard,
         SendStage.filled,
     ],
-    writes=[SendStage.what, SendStage.slot, SendStage.filled, SendStage.body],
-    calls=[gateway_submit, slot_wake],
+    writes=[SendStage.what, SendStage.shard, SendStage.filled, SendStage.body],
+    calls=[gateway_submit, slot_find, slot_wake],
     saves=[RBX, R12],
     source="firmware/docs/control.md#sends",
 )
@@ -72,18 +68,17 @@ def control_submit(
 ) -> None:
     """Take one part of a body; with the last one send it, or say why not."""
     stage = SEND_STAGE.it
-    what, slot, size, offset, end = R8, R9D, R12D, R10D, EDX
+    what, number, size, offset, end = R8, R9D, R12D, R10D, EDX
     refused, follows = a.label("refused"), a.label("follows")
-    a.mov(slot, request.slot)
+    a.mov(R12D, length)
+    a.mov(ECX, request.slot)
+    a.call(slot_find)
     a.mov(EAX, ControlResult.ARGUMENT)
-    a.cmp(slot, core.slots_used)
-    a.jae(refused)
-    a.mov(EDX, slot)
-    a.shl(EDX, 4)  # a slot row is 16 bytes
-    a.lea(RDI, CORE.it.slots.address)
-    a.mov(EBX, Slot.at(RDI, index=RDX).context)
-    a.test(EBX, EBX)
+    a.mov(RBX, RDX)
+    a.test(RBX, RBX)
     a.jz(refused)
+    a.mov(number, ECX)
+    a.mov(ECX, R12D)
 
     # What the argument says: offset on top, then the sender's number, the size, the opcode.
     a.mov(what, request.argument)
@@ -104,12 +99,12 @@ def control_submit(
     a.test(offset, offset)
     with a.if_(Z):
         a.mov(stage.what, what)
-        a.mov(stage.slot, slot)
+        a.mov(stage.shard, number)
         a.jmp(follows)
     a.mov(EAX, ControlResult.SEND_ORDER)
     a.cmp(what, stage.what)
     a.jne(refused)
-    a.cmp(slot, stage.slot)
+    a.cmp(number, stage.shard)
     a.jne(refused)
     a.cmp(offset, stage.filled)
     a.jne(refused)
@@ -117,7 +112,6 @@ def control_submit(
     a.lea(RDI, stage.body.address)
     a.add(RDI, R10)
     a.lea(RSI, ControlRequest.at(RSI, ControlRequest.SIZE).magic)
-    a.mov(ECX, length)  # the upper half of a narrow input is anything
     a.rep_movsb()
     a.mov(stage.filled, end)
     a.cmp(end, size)

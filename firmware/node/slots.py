@@ -2,7 +2,25 @@
 
 from firmware.layouts.node import CORE, CoreState, Slot, core
 from firmware.layouts.shard import ShardContext
-from toolchain.asm import EAX, RAX, RBX, RCX, Asm, In, routine
+from toolchain.asm import (
+    EAX,
+    ECX,
+    EDX,
+    R8,
+    R8D,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    Reg32,
+    Z,
+    routine,
+)
 
 
 @routine(
@@ -19,4 +37,31 @@ def slot_wake(a: Asm, shard: ShardContext) -> None:
     a.lea(RCX, CORE.it.slots.address)
     a.mov(Slot.at(RCX, index=RAX).deadline, 0)
     a.mov(core.slots_due, 0)
+    a.ret()
+
+
+@routine(
+    inputs=[In(ECX, int, "global shard number")],
+    outputs=[Out(RDX, "its ShardContext; 0 = this node does not hold it")],
+    clobbers=[RAX, R8],
+    reads=[CoreState.slots_used, Slot.context, ShardContext.shard_id],
+    source="firmware/docs/layers.md",
+)
+def slot_find(a: Asm, number: Reg32) -> None:
+    """Find the shard that a command names; slots keep no order among shards."""
+    row, left = Slot.at(RAX), R8D
+    a.lea(RAX, CORE.it.slots.address)
+    a.mov(left, core.slots_used)
+    with a.loop() as rows:
+        a.xor(EDX, EDX)
+        a.sub(left, 1)
+        a.leave(B, rows)
+        with a.block() as other:
+            a.mov(EDX, row.context)
+            a.test(EDX, EDX)
+            a.leave(Z, other)
+            a.cmp(ShardContext.at(RDX).shard_id, number)
+            a.leave(E, rows)
+        a.add(RAX, Slot.SIZE)
+        a.jmp(rows.top)
     a.ret()

@@ -66,11 +66,12 @@ class RefusedError(CommandError):
 
     Attributes:
         result: Why, by its number.
+        value: What the verb says beside it.
     """
 
-    def __init__(self, result: int, text: str) -> None:
+    def __init__(self, result: int, text: str, value: int = 0) -> None:
         super().__init__(text)
-        self.result = result
+        self.result, self.value = result, value
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,12 @@ REMEDIES: Mapping[int, str] = {
 }
 
 
-def refusal(verb: ControlVerb, result: int) -> RefusedError:
+def refusal(verb: ControlVerb, result: int, value: int = 0) -> RefusedError:
     """Return the error for a result that is not DONE."""
     known = REMEDIES.get(
         result, f"it gives the reason {result}. Use the shardfw that built its image"
     )
-    return RefusedError(result, f"the node refused {words(verb)}: {known}")
+    return RefusedError(result, f"the node refused {words(verb)}: {known}", value)
 
 
 def words(verb: ControlVerb) -> str:
@@ -189,7 +190,7 @@ class Commander:
             raise ValueError(f"a command of {size} bytes; {CONTROL_MOST} fit. Send less at a time")
         deadline = time.monotonic() + self.timeout
         fields = {"verb": verb, "argument": argument, "slot": slot, "length": len(payload)}
-        result = 0
+        result = value = 0
         for _ in range(ATTEMPTS):
             self._last = max(self._clock() // 1000, self._last + 1)
             head = {
@@ -200,7 +201,7 @@ class Commander:
             }
             text = pack(ControlRequest, head | fields) + payload
             reply, repeated = self._exchange(text.ljust(size - CONTROL_TAG_BYTES, b"\0"), deadline)
-            result = int(reply["result"])
+            result, value = int(reply["result"]), int(reply["value"])
             if result == ControlResult.DONE:
                 return Reply(reply["value"], reply["payload"])
             if result == ControlResult.BOOT:
@@ -215,7 +216,7 @@ class Commander:
                 self._last = max(self._last, reply["last"])
             else:
                 break
-        raise refusal(verb, result)
+        raise refusal(verb, result, value)
 
     def _exchange(self, text: bytes, deadline: float) -> tuple[dict[str, Any], bool]:
         """Send a datagram until its answer comes; return that, and whether it was sent repeatedly."""

@@ -2,9 +2,8 @@
 
 from emulator.effects import World, model
 from emulator.models.gateway.submit import gateway_submit
-from emulator.models.node.slots import slot_wake
+from emulator.models.node.slots import slot_find, slot_wake
 from firmware.layouts.control import ControlRequest, ControlResult
-from firmware.layouts.node import CORE
 from firmware.layouts.send import NOTHING_STAGED, SEND_STAGE, SendResult
 
 _REFUSALS = {
@@ -22,18 +21,17 @@ def control_submit(
 ) -> tuple[int, int, int]:
     """A part at offset zero begins; others continue what is there; a whole body is sent."""
     asked, stage = w.view(ControlRequest, request), w.g(SEND_STAGE)
-    slot, core = asked.slot, w.g(CORE)
-    shard = core.slots[slot].context if slot < core.slots_used else 0
+    number, shard = asked.slot, slot_find(w, asked.slot)
     opcode, size, _, offset = (asked.argument >> shift & 0xFFFF for shift in (0, 16, 32, 48))
     what = asked.argument % 2**48
     if not shard or offset + length > size:
         return ControlResult.ARGUMENT, 0, 0
     if size > 4096:
         return ControlResult.SEND_TOO_LARGE, 0, 0
-    if offset and (what, slot, offset) != (stage.what, stage.slot, stage.filled):
+    if offset and (what, number, offset) != (stage.what, stage.shard, stage.filled):
         return ControlResult.SEND_ORDER, 0, 0
     if not offset:
-        stage.what, stage.slot = what, slot
+        stage.what, stage.shard = what, number
     body = stage.offset_of("body")
     w.write(body + offset, w.read(request + ControlRequest.SIZE, length) if length else b"")
     stage.filled = offset + length

@@ -12,7 +12,7 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.control import CONTROL_FRAME, CONTROL_MOST, ControlRequest, ControlResult
 from firmware.layouts.node import CORE
 from firmware.layouts.send import NOTHING_STAGED, SEND_STAGE, SendResult, part_argument
-from firmware.layouts.shard import ShardState
+from firmware.layouts.shard import ShardContext, ShardState
 from firmware.node.send import FIRST_RESULT, control_submit
 from tests.support.gateway_client import GatewayClient, ready_data
 from tests.support.lab import INPUT, Lab
@@ -21,7 +21,7 @@ from toolchain.layout.pack import pack
 LAB = Lab(gateway_poll, gateway_tick, control_submit)
 PART_MOST = CONTROL_MOST - CONTROL_FRAME
 C = ControlResult
-SLOT = 1
+SLOT, SHARD = 1, 3
 
 
 class Channel(GatewayClient):
@@ -38,10 +38,10 @@ class Channel(GatewayClient):
         core.slots[SLOT].context = self.at
         core.slots[SLOT].deadline = NEVER
 
-    def part(self, payload=b"", *, opcode=3, size=None, number=7, offset=0, slot=SLOT):
+    def part(self, payload=b"", *, opcode=3, size=None, number=7, offset=0, shard=SHARD):
         """Hand one part to the verb; return result and value."""
         argument = part_argument(opcode, len(payload) if size is None else size, number, offset)
-        head = {"slot": slot, "argument": argument, "length": len(payload)}
+        head = {"slot": shard, "argument": argument, "length": len(payload)}
         got = LAB.call(
             control_submit,
             request=LAB.put(pack(ControlRequest, head) + payload),
@@ -99,11 +99,13 @@ def test_nothing_leaves_before_the_last_part():
 
 @pytest.mark.parametrize(
     "change",
-    [{"offset": 11}, {"offset": 9}, {"number": 8}, {"opcode": 4}, {"size": 31}, {"slot": 0}],
+    [{"offset": 11}, {"offset": 9}, {"number": 8}, {"opcode": 4}, {"size": 31}, {"shard": 4}],
 )
 def test_a_part_that_does_not_follow_is_refused_and_costs_nothing(change):
     channel = Channel()
-    LAB.g(CORE).slots[0].context = channel.at
+    other = LAB.shard(1)
+    LAB.view(ShardContext, other).shard_id = 4
+    LAB.g(CORE).slots[0].context = other
     body = body_of(30)
     channel.part(body[:10], size=30)
     before = LAB.machine.read(LAB.image.address("send_stage"), SEND_STAGE.size)
@@ -134,11 +136,15 @@ def test_before_any_part_nothing_follows():
     assert channel.part(b"}", size=2, offset=1, number=0, opcode=0) == (C.SEND_ORDER, 0)
 
 
-@pytest.mark.parametrize(("slot", "context"), [(2, 1), (2**32 - 1, 1), (0, 0)])
-def test_a_slot_without_a_shard_is_refused(slot, context):
+@pytest.mark.parametrize("shard", [0, 2, 4, 2**32 - 1])
+def test_a_shard_that_the_node_does_not_hold_is_refused(shard):
+    assert Channel().part(b"{}", shard=shard) == (C.ARGUMENT, 0)
+
+
+def test_a_shard_in_a_slot_that_is_not_used_is_refused():
     channel = Channel()
-    LAB.g(CORE).slots[0].context = channel.at * context
-    assert channel.part(b"{}", slot=slot) == (C.ARGUMENT, 0)
+    LAB.g(CORE).slots_used = SLOT
+    assert channel.part(b"{}") == (C.ARGUMENT, 0)
 
 
 def test_a_part_beyond_the_body_is_refused():
@@ -191,7 +197,7 @@ class TestVerdicts:
                 "offset": st.sampled_from([0, 1, 2, 6, PART_MOST, 0xFFFF]),
                 "number": st.sampled_from([1, 2]),
                 "opcode": st.sampled_from([3, 8, 9]),
-                "slot": st.sampled_from([SLOT, SLOT, SLOT, 0, 5]),
+                "shard": st.sampled_from([SHARD, SHARD, SHARD, 0, 5]),
             }
         ),
         max_size=6,
