@@ -16,7 +16,7 @@ SIM_LOAD_SECONDS ?= 600
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup format lint types test test-rest test-fast test-system explore build run \
-	listing check bench soak sim ci clean
+	listing check mutate bench soak sim ci clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ listing: setup ## Print the whole image as NASM source
 
 check: setup ## Prove every routine against its model and print the coverage
 	$(BIN)/shardfw check --coverage
+
+mutate: setup ## Plant small faults in the lifecycle layers; each must be found
+	$(BIN)/shardfw check --mutate
 
 bench: setup ## Print the figures of README
 	$(PYTEST) tests/benchmarks -m bench -q $(ARGS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import unicorn as uc
 import unicorn.x86_const as ux
@@ -80,6 +80,23 @@ class _Frame:
     vectors: list[int]
 
 
+class Recorder(Protocol):
+    """Who is shown every call: its state before, and what it gave once the judges agreed."""
+
+    def begin(self, machine: Machine) -> None:
+        """Look at the memory before the call."""
+
+    def end(
+        self,
+        lockstep: Lockstep,
+        routine: Routine,
+        inputs: dict[str, int],
+        start: Start,
+        result: Result,
+    ) -> None:
+        """Take the call that ended well."""
+
+
 class Lockstep:
     """Runs routines of one machine against their models.
 
@@ -88,7 +105,12 @@ class Lockstep:
         semantics: Also let the Python semantics judge each instruction.
         native: Also run a sample of the calls on the processor; it must leave the same state.
         limit: Instructions that one call may take.
+
+    Attributes:
+        recorder: Who is shown the calls of all machines; None is nobody.
     """
+
+    recorder: ClassVar[Recorder | None] = None
 
     def __init__(
         self,
@@ -128,6 +150,8 @@ class Lockstep:
         world.ordered = self._ordered
         native = self._native if self._native and self._native.wants(routine) else None
         self._before = {} if native else None
+        if self.recorder is not None:
+            self.recorder.begin(machine)
         self._run(routine, self._registers(routine, inputs), world)
         world._answers = deque(machine.environment.answers)
         wanted(world, **inputs)
@@ -139,7 +163,10 @@ class Lockstep:
         if native is not None and self._before is not None:
             native.judge(routine, self._start, self._before, self._trace, self._log)
         process_coverage().add_trace(machine.image, self._trace)
-        return Result(self._outputs(routine), list(self._trace), world, self._log[:-1])
+        result = Result(self._outputs(routine), list(self._trace), world, self._log[:-1])
+        if self.recorder is not None:
+            self.recorder.end(self, routine, inputs, self._start, result)
+        return result
 
     # -- running ----------------------------------------------------------------------------------
     def _registers(self, routine: Routine, inputs: dict[str, int]) -> dict[str, int]:

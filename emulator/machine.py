@@ -182,6 +182,7 @@ class Machine:
         self.environment = Environment()
         self.regions: list[Region] = []
         self.pages: dict[int, Page] = {}
+        self.windows: list[tuple[int, int]] = []
         self._sections: list[tuple[Region, bytes]] = []
         for s in reloaded(image).sections:
             if s.bits != 64 or not s.size:
@@ -219,13 +220,16 @@ class Machine:
 
     def reset(self) -> None:
         """Put the image's contents back; fill everything writable else with the pattern."""
-        filled = {id(region) for region, _ in self._sections}
-        for region, contents in self._sections:
-            region.buffer[:] = contents + bytes(region.size - len(contents))
         for region in self.regions:
-            if id(region) not in filled:
-                region.buffer[:] = bytes([PATTERN]) * region.size
+            region.buffer[:] = self.clean(region)
         self._arena_next = ARENA
+
+    def clean(self, region: Region) -> bytes:
+        """Return what `reset` puts into a region."""
+        for loaded, contents in self._sections:
+            if loaded is region:
+                return contents + bytes(region.size - len(contents))
+        return bytes([PATTERN]) * region.size
 
     def alloc(self, size: int, align: int = 16) -> int:
         """Take memory for a test from the arena."""
@@ -356,6 +360,7 @@ class Machine:
 
     def map_mmio(self, address: int, size: int) -> None:
         """Let the environment answer reads and writes of a device's registers."""
+        self.windows.append((address, size))
 
         def load(_engine: uc.Uc, offset: int, size: int, _data: object) -> int:
             return self._guarded(self.environment.mmio_read, address + offset, size)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def _tell(**message: object) -> None:
+def tell(**message: object) -> None:
+    """Write one message to whoever started the run."""
     line = json.dumps(message).encode() + b"\n"
     os.write(int(os.environ["SHARDFW_CHECK_PIPE"]), line)
 
@@ -31,7 +32,7 @@ class Progress:
     def _collected(self, count: int) -> None:
         if not self._told:
             self._told = True
-            _tell(total=count)
+            tell(total=count)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
@@ -46,7 +47,7 @@ class Progress:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tell of each finished test."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
-            _tell(test=report.nodeid, outcome=report.outcome)
+            tell(test=report.nodeid, outcome=report.outcome)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,7 +39,7 @@ def _leaves(line: Line) -> bool:
     return line.mnemonic == "ret" or (tail and line.mnemonic != "call")
 
 
-class _Flow:
+class Flow:
     """The control-flow graph of one routine with the effects of its lines."""
 
     def __init__(self, routine: Routine, lines: list[Line]) -> None:
@@ -54,6 +54,17 @@ class _Flow:
         self.next: list[tuple[int, ...]] = []
         for n, line in enumerate(lines):
             self.next.append(self._successors(n, line, at))
+            if line.mnemonic == "call" and line.ops:
+                self._add_indirect(self.effects[n])
+
+    def _add_indirect(self, e: Effect) -> None:
+        """Give a call through a pointer the effects of all that it may reach."""
+        reads, sets, clobbers = _indirect_effect(self.routine.contract)
+        e.reads |= reads
+        e.sets |= sets
+        e.kills |= sets | clobbers
+        e.clobbers |= clobbers
+        e.stack, e.needed = 0, True
 
     def _successors(self, n: int, line: Line, at: dict[Label, int]) -> tuple[int, ...]:
         target = line.target
@@ -86,7 +97,7 @@ def check(routine: Routine, lines: list[Line]) -> None:
     Raises:
         AsmError: A rule is broken; see the module's tests for every message.
     """
-    flow = _Flow(routine, lines)
+    flow = Flow(routine, lines)
     reached = _check_reachable(flow)
     _check_judged(flow)
     _check_stack(flow, reached)
@@ -97,7 +108,7 @@ def check(routine: Routine, lines: list[Line]) -> None:
     _check_results_used(flow)
 
 
-def _check_reachable(flow: _Flow) -> list[int]:
+def _check_reachable(flow: Flow) -> list[int]:
     seen, work = {0}, [0]
     while work:
         for n in flow.next[work.pop()]:
@@ -112,7 +123,7 @@ def _check_reachable(flow: _Flow) -> list[int]:
     return sorted(seen)
 
 
-def _check_judged(flow: _Flow) -> None:
+def _check_judged(flow: Flow) -> None:
     if flow.routine.bits != 64:
         return
     for line in flow.lines:
@@ -125,7 +136,7 @@ def _check_judged(flow: _Flow) -> None:
             )
 
 
-def _check_stack(flow: _Flow, reached: list[int]) -> None:
+def _check_stack(flow: Flow, reached: list[int]) -> None:
     depth: dict[int, int] = {0: 0}
     work = [0]
     while work:
@@ -150,7 +161,7 @@ def _check_stack(flow: _Flow, reached: list[int]) -> None:
                 )
 
 
-def _check_alignment(flow: _Flow, line: Line, depth: int) -> None:
+def _check_alignment(flow: Flow, line: Line, depth: int) -> None:
     """Refuse a call that leaves RSP unaligned for a routine which needs it aligned."""
     target = line.target
     if target is None or isinstance(target, Label) or not target.contract.aligned:
@@ -169,7 +180,7 @@ def _check_alignment(flow: _Flow, line: Line, depth: int) -> None:
         )
 
 
-def _check_calls(flow: _Flow) -> None:
+def _check_calls(flow: Flow) -> None:
     listed = {id(r): r for r in flow.routine.contract.calls}
     found: set[int] = set()
     for line in flow.lines:
@@ -213,20 +224,7 @@ def _indirect_effect(contract: Contract) -> tuple[int, int, int]:
     return reads, sets, clobbers & ~sets
 
 
-def _apply_indirect(flow: _Flow) -> None:
-    for n, line in enumerate(flow.lines):
-        if line.mnemonic == "call" and line.ops:
-            reads, sets, clobbers = _indirect_effect(flow.routine.contract)
-            e = flow.effects[n]
-            e.reads |= reads
-            e.sets |= sets
-            e.kills |= sets | clobbers
-            e.clobbers |= clobbers
-            e.stack, e.needed = 0, True
-
-
-def _check_clobbers(flow: _Flow) -> None:
-    _apply_indirect(flow)
+def _check_clobbers(flow: Flow) -> None:
     c = flow.routine.contract
     saved = sum(bit_of(r.full) for r in c.saves)
     promised = sum(bit_of(r.full) for r in c.clobbers) | sum(bit_of(o.reg.full) for o in c.outputs)
@@ -259,7 +257,7 @@ def _check_clobbers(flow: _Flow) -> None:
         )
 
 
-def _only_epilogue(flow: _Flow, saved: int) -> int:
+def _only_epilogue(flow: Flow, saved: int) -> int:
     """Return the saved registers that nothing but their own `pop` writes."""
     changed = 0
     for line, e in zip(flow.lines, flow.effects, strict=True):
@@ -273,7 +271,7 @@ def _listed(ref: Any, listed: tuple[Any, ...]) -> bool:  # noqa: ANN401 - field,
     return any(ref is item or owner is item or getattr(item, "item", 0) is owner for item in listed)
 
 
-def _check_footprint(flow: _Flow) -> None:
+def _check_footprint(flow: Flow) -> None:
     c = flow.routine.contract
     used: set[int] = set()
     for line, e in zip(flow.lines, flow.effects, strict=True):
@@ -302,7 +300,7 @@ def _check_footprint(flow: _Flow) -> None:
                 )
 
 
-def _check_set_before_read(flow: _Flow, reached: list[int]) -> None:
+def _check_set_before_read(flow: Flow, reached: list[int]) -> None:
     c = flow.routine.contract
     known = [_EVERYTHING] * len(flow.lines)
     known[0] = sum(bit_of(i.reg.full) for i in c.inputs) | _ALWAYS_SET
@@ -335,7 +333,8 @@ def _check_set_before_read(flow: _Flow, reached: list[int]) -> None:
             )
 
 
-def _check_results_used(flow: _Flow) -> None:
+def live_after(flow: Flow) -> list[int]:
+    """Return what is still wanted after each line, as sets of registers and flags."""
     c = flow.routine.contract
     promised = sum(bit_of(r.full) for r in c.clobbers)
     outputs = sum(bit_of(o.reg.full) for o in c.outputs)
@@ -343,7 +342,7 @@ def _check_results_used(flow: _Flow) -> None:
     at_exit = kept | outputs | _ALWAYS_SET
     live = [0] * len(flow.lines)
 
-    def leaving(n: int, e: Effect) -> int:
+    def leaving(n: int) -> int:
         after = at_exit if flow.is_exit(n) else 0
         for m in flow.next[n]:
             after |= live[m]
@@ -354,12 +353,15 @@ def _check_results_used(flow: _Flow) -> None:
         changed = False
         for n in range(len(flow.lines) - 1, -1, -1):
             e = flow.effects[n]
-            new = e.reads | e.observes | (leaving(n, e) & ~e.kills)
+            new = e.reads | e.observes | (leaving(n) & ~e.kills)
             if new != live[n]:
                 live[n], changed = new, True
-    for n, line in enumerate(flow.lines):
-        e = flow.effects[n]
-        if e.sets and not e.needed and not e.sets & leaving(n, e):
+    return [leaving(n) for n in range(len(flow.lines))]
+
+
+def _check_results_used(flow: Flow) -> None:
+    for line, e, after in zip(flow.lines, flow.effects, live_after(flow), strict=True):
+        if e.sets and not e.needed and not e.sets & after:
             raise flow.error(
                 line,
                 f"nothing uses the result of {line.mnemonic}",

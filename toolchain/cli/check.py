@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emulator.lockstep import Statistics
     from emulator.native_judge import Figures
@@ -50,24 +50,37 @@ Examples:
   shardfw check schedule_backoff           one routine, with the tests of its module
   shardfw check --coverage                 also ask for the promised coverage, list the rest
   shardfw check --coverage --json | jq .total
+  shardfw check --mutate                   plant small faults in the lifecycle; list the survivors
+  shardfw check --mutate schedule_backoff  in one routine, with a table of its mutants
 
 \b
-Exit codes: 0 proved, 1 a test failed, a model is missing or coverage is too low, 2 wrong usage.""",
+Exit codes: 0 proved, 1 a test failed, a model is missing, coverage or score is too low, or a mutant
+survives without a reason, 2 wrong usage.""",
 )
 @click.argument("routines", nargs=-1, metavar="[ROUTINE]...")
 @click.option("--coverage", is_flag=True, help="Ask for the promised coverage; list what is left.")
+@click.option("--mutate", is_flag=True, help="Plant small faults; each must be found.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to stdout.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
-def command(routines: Sequence[str], coverage: bool, as_json: bool, jobs: int) -> None:
+def command(
+    routines: Sequence[str], coverage: bool, mutate: bool, as_json: bool, jobs: int
+) -> None:
     """Run each routine of the release image in lockstep with its reference model."""
+    if coverage and mutate:
+        raise click.UsageError("--coverage and --mutate are two runs; give one of them")
     _need_tests()
     images = release_images()
     declared, problems = _declared()
     chosen = _choose(routines, images, declared)
+    if mutate:
+        from toolchain.cli.check_mutate import run_mutation  # noqa: PLC0415 - only here
+
+        run_mutation(chosen, images, as_json=as_json, jobs=jobs)
+        return
     linked = {p.name for image in images for p in image.routines()}
     images += [_link_alone(r) for r in chosen if r.name not in linked]
     with tempfile.TemporaryDirectory(prefix="shardfw-check-") as folder:
-        tests, output = _run_tests(_paths(chosen), Path(folder), jobs)
+        tests, output = run_tests(paths_of(chosen), Path(folder), jobs)
         report = _report(images, chosen, Path(folder))
     report.tests = tests
     report.problems += [] if chosen else problems
@@ -142,7 +155,7 @@ def _choose(
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _paths(chosen: Sequence[Routine]) -> list[str]:
+def paths_of(chosen: Sequence[Routine]) -> list[str]:
     """Return the tests to run: those of the routines' modules, or everything."""
     if not chosen:
         return ["tests/firmware"]
@@ -156,17 +169,33 @@ def _paths(chosen: Sequence[Routine]) -> list[str]:
     return list(paths)
 
 
-def _run_tests(paths: Sequence[str], folder: Path, jobs: int) -> tuple[dict[str, int], str]:
-    """Run the conformance tests; return counts and what pytest printed."""
+def run_tests(
+    paths: Sequence[str],
+    folder: Path,
+    jobs: int,
+    *,
+    plugin: str = "emulator.pytest_plugin",
+    settings: Mapping[str, str] | None = None,
+) -> tuple[dict[str, int], str]:
+    """Run the conformance tests; return counts and what pytest printed.
+
+    Args:
+        paths: The tests.
+        folder: Where the plugins save what they saw.
+        jobs: Processes.
+        plugin: A further plugin of pytest.
+        settings: Further environment variables.
+    """
     reader, writer = os.pipe()
     # Within a worker of pytest-xdist its variables would make our pytest take itself for one.
     outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment = outer | {
         "SHARDFW_CHECK_PIPE": str(writer),
         "SHARDFW_CHECK_DIR": str(folder),
+        **(settings or {}),
     }
     arguments = [sys.executable, "-m", "pytest", "-q", "-p", "emulator.pytest_plugin"]
-    arguments += ["-p", "no:cacheprovider", "-n", str(jobs) if jobs > 1 else "0"]
+    arguments += ["-p", plugin, "-p", "no:cacheprovider", "-n", str(jobs) if jobs > 1 else "0"]
     # What the tests of the machine add needs root and real time; the proof needs neither.
     arguments += ["--dist", "worksteal", "-m", "not system", *paths]
     printed = folder / "pytest.txt"
@@ -198,6 +227,14 @@ def _progress(stream: Iterator[str]) -> Iterator[str]:
         task = p.add_task("proving", total=None)
         for line in stream:
             message = json.loads(line)
+            if "mutants" in message:
+                p.update(
+                    task,
+                    description="mutating",
+                    total=message["mutants"],
+                    completed=message["done"],
+                )
+                continue
             if "total" in message:
                 total = message["total"]
                 p.update(task, total=total)

@@ -75,7 +75,7 @@ def test_the_table_and_the_speeds_are_printed(small_image):
 def test_a_failing_test_fails_the_check_and_is_shown(small_image, monkeypatch, tmp_path):
     path = tmp_path / "test_planted.py"
     path.write_text("def test_planted():\n    assert 1 == 2, 'planted'\n", encoding="utf-8")
-    monkeypatch.setattr(check, "_paths", lambda _chosen: [str(path)])
+    monkeypatch.setattr(check, "paths_of", lambda _chosen: [str(path)])
     result = run("schedule_backoff", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["problems"] == ["1 tests failed"]
@@ -86,7 +86,7 @@ def test_a_failing_test_fails_the_check_and_is_shown(small_image, monkeypatch, t
 def test_tests_that_cannot_be_collected_fail_the_check(small_image, monkeypatch, tmp_path):
     path = tmp_path / "test_broken.py"
     path.write_text("import no_such_module\n", encoding="utf-8")
-    monkeypatch.setattr(check, "_paths", lambda _chosen: [str(path)])
+    monkeypatch.setattr(check, "paths_of", lambda _chosen: [str(path)])
     result = run("schedule_backoff")
     assert result.exit_code == 1
     assert "Error: the tests could not run" in result.stderr
@@ -114,8 +114,8 @@ def test_help_shows_examples_and_exit_codes():
 
 
 def test_paths_are_those_of_the_modules():
-    assert check._paths([schedule_backoff]) == ["tests/firmware/shard/test_backoff.py"]
-    assert check._paths([]) == ["tests/firmware"]
+    assert check.paths_of([schedule_backoff]) == ["tests/firmware/shard/test_backoff.py"]
+    assert check.paths_of([]) == ["tests/firmware"]
 
 
 @pytest.fixture(autouse=True)

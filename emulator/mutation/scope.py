@@ -1,0 +1,36 @@
+"""Which layers are judged by mutation, and the tests that record their calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolchain.asm.routine import Routine
+
+SCORE_PERCENT = 95
+"""What each layer must reach."""
+# Layer -> modules (with a dot at the end) or routines, by their full names.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "lifecycle": ("firmware.shard.",),
+    "gateway": ("firmware.gateway.",),
+    "lease": ("firmware.node.lease.",),
+    "plan": ("firmware.node.plan.", "firmware.node.main.node_init", "firmware.node.main.slot_add"),
+}
+TESTS = ("tests/firmware/shard", "tests/firmware/gateway", "tests/firmware/node")
+"""All calls count for all layers, so that the verdict on a routine never depends on the choice."""
+
+
+def layer_of(routine: Routine) -> str:
+    """Return the judged layer of a routine, or an empty string."""
+    full = f"{routine.module}.{routine.name}"
+    for layer, places in LAYERS.items():
+        if any(full == p or (p.endswith(".") and full.startswith(p)) for p in places):
+            return layer
+    return ""
+
+
+def judged(routines: Iterable[Routine]) -> list[Routine]:
+    """Return those that belong to a judged layer."""
+    return [r for r in routines if r.bits == 64 and layer_of(r)]
