@@ -66,6 +66,7 @@ ENVELOPE_BYTES = OPCODE.size + DATA.size + len("0}")
     outputs=[Out(CF, "1 = not one JSON object in UTF-8")],
     clobbers=CALLER_SAVED,
     reads=[JsonParser.state],
+    writes=[JsonParser.strict],
     calls=[json_reset, json_feed, utf8_check],
     saves=[R12, R13],
     source="firmware/docs/gateway.md#send-path",
@@ -80,6 +81,7 @@ def gateway_check_body(a: Asm, text: Reg64, length: Reg32) -> None:
     a.mov(R13D, length)
     a.lea(RDI, SEND_PARSER.address)
     a.call(json_reset)
+    a.mov(SEND_PARSER.it.strict, 1)
     a.lea(RDI, SEND_PARSER.address)
     a.mov(RSI, R12)
     a.mov(ECX, R13D)

@@ -1,4 +1,5 @@
-"""The Gateway envelope as a stream: full JSON grammar, no message ever held, no order of keys needed.
+"""The Gateway envelope as a stream: no message ever held, no order of keys needed.
 
-`json_feed` takes any pieces of a text; `put_decimal` writes numbers into outgoing texts.
+`json_feed` takes any pieces of a text: the grammar is whole, but for a body of which nothing is kept.
+`put_decimal` writes numbers into outgoing texts.
 """

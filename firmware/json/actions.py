@@ -6,17 +6,19 @@ The registers are those of `firmware.json.feed`; EAX is the byte.
 from collections.abc import Callable
 
 from firmware.json.grammar import Action
+from firmware.json.numbers import digit, fraction, not_integer, number, number_end
+from firmware.json.places import P, Places, begin_value
+from firmware.json.skip import begin_skip, close_skipped, open_skipped
 from firmware.layouts.json import (
     DATA_KEYS,
     DOCUMENT_KEYS,
     DOCUMENT_KEYS_MAX,
     ENVELOPE_KEYS,
-    FRACTION_FULL,
     KEY_MAX,
     NOT_ASCII,
-    NUMBER_BEYOND,
     RESUME_URL_MAX,
     T_MAX,
+    JsonBody,
     JsonField,
     JsonKind,
     JsonParser,
@@ -31,7 +33,6 @@ from toolchain.asm import (
     EBP,
     EBX,
     ECX,
-    EDI,
     EDX,
     NC,
     NE,
@@ -44,10 +45,8 @@ from toolchain.asm import (
     R14,
     R15D,
     RAX,
-    RBX,
     RCX,
     RDX,
-    RSI,
     A,
     Asm,
     B,
@@ -97,16 +96,6 @@ KEPT = (
     (JsonField.RESUME_URL, JsonParser.resume_url, RESUME_URL_MAX),
 )
 KEPT_TEXT = Region("a kept text", "in the parser, bounded by the room of its field")
-P = JsonParser.at(R12)
-
-
-class Places:
-    """Where an action goes on."""
-
-    def __init__(self, a: Asm, loop: Label) -> None:
-        self.loop = loop
-        self.syntax, self.deep = a.label("syntax"), a.label("deep")
-        self.twice, self.pop = a.label("twice"), a.label("pop")
 
 
 def keep(a: Asm) -> None:
@@ -127,8 +116,8 @@ def choose_key(a: Asm) -> None:
     a.je(watched)
     a.cmp(R15D, 2)
     a.jne(unwatched)
-    a.cmp(P.in_d, 0)
-    a.jz(unwatched)
+    a.cmp(P.body, JsonBody.READ)
+    a.jne(unwatched)
     a.place(watched)
     a.lea(R10, P.key.address)
     a.mov(a.local(4), KEY_MAX)
@@ -146,16 +135,6 @@ def choose_value(a: Asm) -> None:
             a.mov(a.local(4), room)
 
 
-def _begin_value(a: Asm, kind: JsonKind, places: Places) -> None:
-    """Note the kind of a kept value; EDX := its field, 0 = not kept."""
-    a.mov(EDX, P.field)
-    a.test(EDX, EDX)
-    with a.if_(NZ):
-        a.cmp(P.kinds.m8(index=RDX), 0)
-        a.jne(places.twice)
-        a.mov(P.kinds.m8(index=RDX), kind)
-
-
 def _key(a: Asm, places: Places) -> None:
     a.mov(P.is_key, 1)
     choose_key(a)
@@ -170,7 +149,7 @@ def _key(a: Asm, places: Places) -> None:
 
 
 def _string(a: Asm, places: Places) -> None:
-    _begin_value(a, JsonKind.STRING, places)
+    begin_value(a, JsonKind.STRING, places)
     a.mov(P.is_key, 0)
     choose_value(a)
     a.xor(R11D, R11D)
@@ -184,6 +163,9 @@ def _quote(a: Asm, places: Places) -> None:
     name, row, left = RAX, ECX, EDX
     a.cmp(P.is_key, 0)
     a.jne(key)
+    a.mov(EBP, JsonState.SKIP)
+    a.cmp(P.body, JsonBody.SKIPPED)
+    a.je(ended)
     a.mov(EBP, JsonState.AFTER)
     a.test(R10, R10)
     a.jz(ended)
@@ -278,62 +260,6 @@ def _comma(a: Asm, places: Places) -> None:
     a.jmp(places.loop)
 
 
-def _digit(a: Asm, places: Places) -> None:
-    a.sub(EAX, ord("0"))
-    a.imul(RBX, RBX, 10)
-    a.add(RBX, RAX)
-    a.mov(RAX, RBX)
-    a.shr(RAX, 32)
-    with a.if_(NZ):
-        a.mov(EDI, NUMBER_BEYOND)
-        a.xor(EBX, EBX)
-    a.mov(EBP, JsonState.INTEGER)
-    a.jmp(places.loop)
-
-
-def _number(a: Asm, places: Places) -> None:
-    _begin_value(a, JsonKind.NUMBER, places)
-    a.xor(EDI, EDI)
-    a.xor(EBX, EBX)
-    a.mov(EBP, JsonState.ZERO)
-    a.sub(EAX, ord("0"))
-    a.jz(places.loop)
-    with a.if_(A):
-        a.mov(EBX, EAX)
-        a.mov(EBP, JsonState.INTEGER)
-        a.jmp(places.loop)
-    a.mov(EDI, NUMBER_BEYOND)
-    a.mov(EBP, JsonState.MINUS)
-    a.jmp(places.loop)
-
-
-def _number_end(a: Asm, places: Places) -> None:
-    a.dec(RSI)  # the byte that ends the number has a meaning of its own
-    a.mov(EBP, JsonState.AFTER)
-    a.mov(EDX, P.field)
-    a.test(EDX, EDX)
-    a.jz(places.loop)
-    a.mov(EAX, JsonKind.INTEGER)
-    a.test(EDI, EDI)
-    with a.if_(NZ):
-        a.cmp(EDI, FRACTION_FULL)
-        a.j(A, places.loop)
-        # Thousandths, however many digits there were.
-        with a.loop() as digits:
-            a.leave(E, digits)
-            a.imul(RBX, RBX, 10)
-            a.inc(EDI)
-            a.cmp(EDI, FRACTION_FULL)
-            a.jmp(digits.top)
-        a.mov(RAX, RBX)
-        a.shr(RAX, 32)
-        a.jnz(places.loop)
-        a.mov(EAX, JsonKind.DECIMAL)
-    a.mov(P.kinds.m8(index=RDX), AL)
-    a.mov(P.values.m32(index=RDX, scale=4), EBX)
-    a.jmp(places.loop)
-
-
 def _push(a: Asm, places: Places) -> None:
     a.cmp(R15D, JSON_DEPTH_MAX)
     a.jae(places.deep)
@@ -341,23 +267,25 @@ def _push(a: Asm, places: Places) -> None:
 
 
 def _object(a: Asm, places: Places) -> None:
-    _begin_value(a, JsonKind.OBJECT, places)
+    begin_value(a, JsonKind.OBJECT, places)
     _push(a, places)
     a.inc(R14)
     a.inc(R15D)
     a.cmp(R15D, 2)
     with a.if_(E):
-        a.xor(EAX, EAX)
+        a.mov(EAX, JsonBody.OTHER)
         a.cmp(EDX, JsonField.D)
-        a.set(E, AL)
-        a.mov(P.in_d, EAX)
+        with a.if_(E):
+            begin_skip(a, places)
+            a.mov(EAX, JsonBody.READ)
+        a.mov(P.body, EAX)
     a.mov(P.field, JsonField.NONE)
     a.mov(EBP, JsonState.OBJECT_FIRST)
     a.jmp(places.loop)
 
 
 def _array(a: Asm, places: Places) -> None:
-    _begin_value(a, JsonKind.ARRAY, places)
+    begin_value(a, JsonKind.ARRAY, places)
     _push(a, places)
     a.inc(R15D)
     a.xor(EAX, EAX)
@@ -388,7 +316,7 @@ def _end_array(a: Asm, places: Places) -> None:
 
 def _literal(kind: JsonKind, state: JsonState) -> Callable[[Asm, Places], None]:
     def emit(a: Asm, places: Places) -> None:
-        _begin_value(a, kind, places)
+        begin_value(a, kind, places)
         a.mov(EBP, state)
         a.jmp(places.loop)
 
@@ -443,40 +371,14 @@ def _hex_last(a: Asm, places: Places) -> None:
     a.jmp(places.loop)
 
 
-def _not_integer(a: Asm, places: Places) -> None:
-    exponent = a.label("exponent")
-    a.cmp(EAX, ord("."))
-    a.jne(exponent)
-    a.mov(EBP, JsonState.POINT)
-    a.test(EDI, EDI)
-    a.jnz(places.loop)
-    a.inc(EDI)
-    a.jmp(places.loop)
-    a.place(exponent)
-    a.mov(EDI, NUMBER_BEYOND)
-    a.mov(EBP, JsonState.EXPONENT)
-    a.jmp(places.loop)
-
-
-def _fraction(a: Asm, places: Places) -> None:
-    a.mov(EBP, JsonState.FRACTION)
-    a.cmp(EDI, FRACTION_FULL)
-    a.jae(places.loop)
-    a.sub(EAX, ord("0"))
-    a.imul(RBX, RBX, 10)
-    a.add(RBX, RAX)
-    a.inc(EDI)
-    a.jmp(places.loop)
-
-
 HANDLERS: tuple[tuple[Action, Callable[[Asm, Places], None]], ...] = (
     (Action.QUOTE, _quote),
     (Action.KEY, _key),
     (Action.STRING, _string),
     (Action.COMMA, _comma),
-    (Action.DIGIT, _digit),
-    (Action.NUMBER, _number),
-    (Action.NUMBER_END, _number_end),
+    (Action.DIGIT, digit),
+    (Action.NUMBER, number),
+    (Action.NUMBER_END, number_end),
     (Action.END_OBJECT, _end_object),
     (Action.OBJECT, _object),
     (Action.ESCAPED, _escaped),
@@ -488,6 +390,8 @@ HANDLERS: tuple[tuple[Action, Callable[[Asm, Places], None]], ...] = (
     (Action.HEX, _hex),
     (Action.UNICODE, _unicode),
     (Action.HEX_LAST, _hex_last),
-    (Action.NOT_INTEGER, _not_integer),
-    (Action.FRACTION, _fraction),
+    (Action.NOT_INTEGER, not_integer),
+    (Action.FRACTION, fraction),
+    (Action.OPEN, open_skipped),
+    (Action.CLOSE, close_skipped),
 )

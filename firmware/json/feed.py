@@ -2,7 +2,8 @@
 
 Registers: RSI next byte, R13 end, EBP state, R14 stack, R15D depth, RBX number, EDI "no u32",
 R12 parser, R8 classes, R9 rules, R10 where the running string is kept (0 = it is not), R11D bytes
-of it, the local its room. EAX and EDX are free.
+of it, the first local its room,
+the second where the text begins. EAX and EDX are free.
 """
 
 from firmware.json.actions import (
@@ -12,19 +13,20 @@ from firmware.json.actions import (
     HANDLERS,
     KEPT_TEXT,
     NAMES,
-    P,
-    Places,
     choose_key,
     choose_value,
     keep,
 )
 from firmware.json.grammar import CLASS_TABLE, COLUMNS, FIRST_ACTION, RULE_TABLE
+from firmware.json.places import P, Places
+from firmware.json.skip import PATTERNS, skip_blocks
 from firmware.layouts.json import (
     DUPLICATE_KEY,
     JSON_HEAD_BYTES,
     SYNTAX,
     TEXT_IN,
     TOO_DEEP,
+    JsonBody,
     JsonParser,
     JsonState,
 )
@@ -61,6 +63,12 @@ from toolchain.asm import (
     XMM3,
     XMM4,
     XMM5,
+    XMM6,
+    XMM7,
+    XMM8,
+    XMM9,
+    XMM10,
+    XMM11,
     Asm,
     In,
     Label,
@@ -103,20 +111,21 @@ def json_reset(a: Asm, parser: JsonParser) -> None:
     ],
     outputs=[Out(EAX, "why the text is refused; 0 = fine so far")],
     clobbers=[
-        RCX, RDX, RSI, RDI, R8, R9, R10, R11, XMM0, XMM1, XMM2, XMM3, XMM4, XMM5,
+        RCX, RDX, RSI, RDI, R8, R9, R10, R11, XMM0, XMM1, XMM2, XMM3, XMM4, XMM5, XMM6, XMM7,
+        XMM8, XMM9, XMM10, XMM11,
     ],
-    reads=[TEXT_IN, CLASS_TABLE, RULE_TABLE, NAMES, SPECIAL, ESCAPES, JsonParser,
-        DOCUMENT_NAMES, DOCUMENT_FIELDS,
+    reads=[TEXT_IN, CLASS_TABLE, RULE_TABLE, NAMES, SPECIAL, ESCAPES, PATTERNS,
+        JsonParser, DOCUMENT_NAMES, DOCUMENT_FIELDS,
     ],
     writes=[JsonParser, KEPT_TEXT],
     saves=[RBX, RBP, R12, R13, R14, R15],
-    stack=8,
+    stack=16,
     source="RFC 8259; firmware/docs/json.md",
 )  # fmt: skip
 def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
     """Take a part of a message, cut anywhere."""
     step, done, fail = a.label("step"), a.label("done"), a.label("fail")
-    loop, string = a.label("loop"), a.label("string")
+    loop, string, skip = map(a.label, ("loop", "string", "skip"))
     a.mov(R12, RDI)
     a.mov(EAX, P.error)
     a.test(EAX, EAX)
@@ -124,6 +133,7 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
         a.ret()
     a.mov(ECX, ECX)
     a.lea(R13, mem8(text, index=RCX, ref=TEXT_IN))
+    a.mov(a.local(8, 8), text)
     a.mov(EBP, P.state)
     a.mov(R14, P.stack)
     a.mov(R15D, P.depth)
@@ -144,8 +154,10 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
     a.place(loop)
     a.cmp(RSI, R13)
     a.jae(done)
-    a.cmp(EBP, JsonState.STRING)
-    a.je(string)
+    a.lea(EAX, mem8(RBP, -JsonState.STRING, ref=TEXT_IN))
+    a.cmp(EAX, JsonState.SKIP - JsonState.STRING)
+    a.je(skip)
+    a.jb(string)
     a.place(step)
     a.movzx(EAX, mem8(RSI, ref=TEXT_IN))
     a.movzx(EDX, mem8(R8, index=RAX, ref=CLASS_TABLE))
@@ -182,7 +194,12 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
         a.place(label)
         emit(a, places)
 
-    _inside_string(a, string, step, loop, done)
+    a.place(string)
+    a.cmp(P.body, JsonBody.SKIPPED)
+    with a.if_(NE):
+        _inside_string(a, step, loop, done)
+    a.place(skip)
+    skip_blocks(a, step, done, places)
 
     a.place(done)
     a.mov(P.state, EBP)
@@ -195,10 +212,9 @@ def json_feed(a: Asm, parser: JsonParser, text: Reg64, length: Reg32) -> None:
     a.ret()
 
 
-def _inside_string(a: Asm, string: Label, step: Label, loop: Label, done: Label) -> None:
+def _inside_string(a: Asm, step: Label, loop: Label, done: Label) -> None:
     """Run to the next byte that means something in a string; keep what is wanted."""
     kept, short = a.label("kept"), a.label("short")
-    a.place(string)
     a.test(R10, R10)
     a.jnz(kept)
     with a.loop() as skip:

@@ -44,27 +44,29 @@ class Class(enum.IntEnum):
 class Action(enum.IntEnum):
     """What a byte does beyond a change of state; numbered after the states."""
 
-    ERROR = 32
-    QUOTE = 33
-    KEY = 34
-    STRING = 35
-    COMMA = 36
-    DIGIT = 37
-    NUMBER = 38
-    NUMBER_END = 39
-    OBJECT = 40
-    END_OBJECT = 41
-    ARRAY = 42
-    END_ARRAY = 43
-    TRUE = 44
-    FALSE = 45
-    NULL = 46
-    ESCAPED = 47
-    UNICODE = 48
-    HEX = 49
-    HEX_LAST = 50
-    NOT_INTEGER = 51
-    FRACTION = 52
+    ERROR = 40
+    QUOTE = 41
+    KEY = 42
+    STRING = 43
+    COMMA = 44
+    DIGIT = 45
+    NUMBER = 46
+    NUMBER_END = 47
+    OBJECT = 48
+    END_OBJECT = 49
+    ARRAY = 50
+    END_ARRAY = 51
+    TRUE = 52
+    FALSE = 53
+    NULL = 54
+    ESCAPED = 55
+    UNICODE = 56
+    HEX = 57
+    HEX_LAST = 58
+    NOT_INTEGER = 59
+    FRACTION = 60
+    OPEN = 61
+    CLOSE = 62
 
 
 COLUMNS = 32
@@ -126,6 +128,12 @@ RULES: dict[S, Row] = {
         **{c: S.STRING for c in Class if c not in (_C.CONTROL, _C.BLANK)},
         _C.QUOTE: Action.QUOTE,
         _C.BACKSLASH: S.ESCAPE,
+    },
+    S.SKIP: {
+        **{c: S.SKIP for c in Class if c not in (_C.CONTROL, _C.BACKSLASH)},
+        _C.QUOTE: S.STRING,
+        **dict.fromkeys((_C.LEFT_BRACE, _C.LEFT_BRACKET), Action.OPEN),
+        **dict.fromkeys((_C.RIGHT_BRACE, _C.RIGHT_BRACKET), Action.CLOSE),
     },
     S.ESCAPE: {
         **dict.fromkeys(

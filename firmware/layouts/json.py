@@ -1,7 +1,8 @@
 """The envelope parser's state: what it has seen of one Gateway message, and where it stands.
 
-The grammar is RFC 8259's, whole: what a strict parser refuses is refused at any depth. A message is
-an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and seven values inside `d`.
+A message is an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and seven values inside
+`d`. The grammar is RFC 8259's, whole, at any depth; only the body of a dispatch of which nothing is
+kept is skipped by its strings and brackets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from toolchain.layout import Struct, bytes_, enum32, u32, u64
 
 
 class JsonState(enum.IntEnum):
-    """What may come next."""
+    """What may come next. SKIP: between two strings of a body of which nothing is kept."""
 
     START = 0
     END = 1
@@ -26,29 +27,30 @@ class JsonState(enum.IntEnum):
     COLON = 6
     AFTER = 7
     STRING = 8
-    ESCAPE = 9
-    HEX_1 = 10
-    HEX_2 = 11
-    HEX_3 = 12
-    HEX_4 = 13
-    MINUS = 14
-    ZERO = 15
-    INTEGER = 16
-    POINT = 17
-    FRACTION = 18
-    EXPONENT = 19
-    EXPONENT_SIGN = 20
-    EXPONENT_DIGITS = 21
-    TRUE_R = 22
-    TRUE_U = 23
-    TRUE_E = 24
-    FALSE_A = 25
-    FALSE_L = 26
-    FALSE_S = 27
-    FALSE_E = 28
-    NULL_U = 29
-    NULL_L = 30
-    NULL_L2 = 31
+    SKIP = 9
+    ESCAPE = 10
+    HEX_1 = 11
+    HEX_2 = 12
+    HEX_3 = 13
+    HEX_4 = 14
+    MINUS = 15
+    ZERO = 16
+    INTEGER = 17
+    POINT = 18
+    FRACTION = 19
+    EXPONENT = 20
+    EXPONENT_SIGN = 21
+    EXPONENT_DIGITS = 22
+    TRUE_R = 23
+    TRUE_U = 24
+    TRUE_E = 25
+    FALSE_A = 26
+    FALSE_L = 27
+    FALSE_S = 28
+    FALSE_E = 29
+    NULL_U = 30
+    NULL_L = 31
+    NULL_L2 = 32
 
 
 class JsonField(enum.IntEnum):
@@ -88,6 +90,14 @@ class JsonKind(enum.IntEnum):
     DECIMAL = 9
 
 
+class JsonBody(enum.IntEnum):
+    """What the object at depth 2 is to the parser."""
+
+    OTHER = 0
+    READ = 1
+    SKIPPED = 2
+
+
 FRACTION_FULL = 4
 """`number_other` when a number has its three digits behind the point; 1 stands for the point."""
 NUMBER_BEYOND = 5
@@ -106,7 +116,7 @@ DATA_KEYS = {
 EVENT_READY, EVENT_RESUMED, EVENT_RATE_LIMITED = b"READY", b"RESUMED", b"RATE_LIMITED"
 """Dispatches that the node itself acts on, by `t`."""
 EVENTS_WITH_DATA = (EVENT_READY, EVENT_RATE_LIMITED)
-"""Those of them whose kept values inside `d` are read; `d` of every other dispatch is not."""
+"""Those of them whose kept values inside `d` are read; `d` of every other dispatch is skipped."""
 
 
 class Vocabulary(enum.IntEnum):
@@ -176,7 +186,7 @@ class JsonParser(Struct):
         0x18, "0 = the running number is a 32-bit integer; up to FRACTION_FULL: has a fraction"
     )
     field = enum32(0x1C, JsonField, "what the value that comes or runs is kept as")
-    in_d = u32(0x20, "1 = the object at depth 2 is the value of `d`")
+    body = enum32(0x20, JsonBody, "READ or SKIPPED: the object at depth 2 is the value of `d`")
     is_key = u32(0x24, "1 = the running string is a key")
     count = u32(0x28, "bytes of the running kept string; one beyond its room = too long")
     error = u32(0x2C, "why nothing more is read; 0 = fine")
@@ -184,6 +194,7 @@ class JsonParser(Struct):
     values = bytes_(0x40, 64, "by JsonField: 32-bit integers, lengths of strings", align=8)
     key = bytes_(0x80, KEY_MAX, "the running key that may be kept, padded with zeros", align=8)
     vocabulary = enum32(0x98, Vocabulary, "whose keys are kept; a new message leaves it as it is")
+    strict = u32(0x9C, "1 = no body is skipped; a new message leaves it as it is")
     t = bytes_(0xA0, T_MAX, "event name", align=8)
     session_id = bytes_(0xE0, SESSION_ID_MAX, "of READY", align=8)
     resume_url = bytes_(0x1E0, RESUME_URL_MAX, "resume_gateway_url of READY", align=8)

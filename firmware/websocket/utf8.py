@@ -13,7 +13,9 @@ from toolchain.asm import (
     RDX,
     RSI,
     XMM0,
+    XMM1,
     Asm,
+    B,
     In,
     Out,
     Reg32,
@@ -46,6 +48,7 @@ RULES: dict[int, dict[int, int]] = {
     AFTER_F0: {2: TWO, 3: TWO},
     AFTER_F4: {1: TWO},
 }  # fmt: skip
+BLOCK, LANE = 64, 16
 UTF8_ACCEPT = ACCEPT * COLUMNS
 UTF8_REJECT = REJECT * COLUMNS
 
@@ -72,28 +75,43 @@ STATE_TABLE = constant(
         In(EAX, int, "state: UTF8_ACCEPT at the start of a text"),
     ],
     outputs=[Out(EAX, "state: UTF8_ACCEPT between characters, UTF8_REJECT for ever after a fault")],
-    clobbers=[RCX, RDX, RSI, R8, R9, XMM0],
+    clobbers=[RCX, RDX, RSI, R8, R9, XMM0, XMM1],
     reads=[FRAME_IN, CLASS_TABLE, STATE_TABLE],
     source="RFC 3629 section 4",
 )
 def utf8_check(a: Asm, text: Reg64, length: Reg32, state: Reg32) -> None:
     """Carry the check of a text over some more bytes of it."""
-    classes, states, ascii_run, step, done = R8, R9, *map(a.label, ("ascii_run", "step", "done"))
+    classes, states = R8, R9
+    blocks, ascii_run, step, done = map(a.label, ("blocks", "ascii_run", "step", "done"))
     a.lea(classes, CLASS_TABLE.address)
     a.lea(states, STATE_TABLE.address)
-    a.place(ascii_run)
     a.test(state, state)
     a.jnz(step)
-    a.cmp(length, 16)
+    a.place(blocks)
+    with a.loop() as ascii_blocks:
+        a.cmp(length, BLOCK)
+        a.leave(B, ascii_blocks)
+        a.movdqu(XMM0, mem128(text, ref=FRAME_IN))
+        for at in range(LANE, BLOCK, LANE):  # unrolled: a top bit in any lane
+            a.movdqu(XMM1, mem128(text, at, ref=FRAME_IN))
+            a.por(XMM0, XMM1)
+        a.pmovmskb(EDX, XMM0)
+        a.test(EDX, EDX)
+        a.leave(NZ, ascii_blocks)
+        a.add(text, BLOCK)
+        a.sub(length, BLOCK)
+        a.jmp(ascii_blocks.top)
+    a.place(ascii_run)
+    a.cmp(length, LANE)
     a.jb(step)
     a.movdqu(XMM0, mem128(text, ref=FRAME_IN))
     a.pmovmskb(EDX, XMM0)
     with a.block() as other:
         a.test(EDX, EDX)
         a.leave(NZ, other)
-        a.add(text, 16)
-        a.sub(length, 16)
-        a.jmp(ascii_run)
+        a.add(text, LANE)
+        a.sub(length, LANE)
+        a.jmp(blocks)
     # Skip the ASCII bytes before the first other one.
     a.bsf(EDX, EDX)
     a.add(text, RDX)
@@ -106,6 +124,8 @@ def utf8_check(a: Asm, text: Reg64, length: Reg32, state: Reg32) -> None:
     a.movzx(EDX, mem8(classes, index=RDX, ref=CLASS_TABLE))
     a.add(state, EDX)
     a.movzx(state, mem8(states, index=RAX, ref=STATE_TABLE))
+    a.test(state, state)
+    a.jnz(step)
     a.jmp(ascii_run)
     a.place(done)
     a.ret()

@@ -24,6 +24,7 @@ def gateway_check_body(w: World, text: int, length: int) -> int:
     """One whole JSON object, and UTF-8 to its end."""
     parser = w.address(SEND_PARSER)
     json_reset(w, parser)
+    w.view(JsonParser, parser).strict = 1
     if json_feed(w, parser, text, length):
         return 1
     if w.view(JsonParser, parser).state != JsonState.END:

@@ -6,12 +6,14 @@ from firmware.layouts.json import (
     DOCUMENT_KEYS,
     DUPLICATE_KEY,
     ENVELOPE_KEYS,
+    EVENTS_WITH_DATA,
     FRACTION_FULL,
     KEY_MAX,
     NOT_ASCII,
     NUMBER_BEYOND,
     SYNTAX,
     TOO_DEEP,
+    JsonBody,
     JsonField,
     JsonKind,
     JsonParser,
@@ -64,7 +66,24 @@ class _Reader:
             name = _KEPT.get(self.v.field)
             return (name, getattr(JsonParser, name).size) if name else None
         depth = len(self.open)
-        return ("key", KEY_MAX) if depth == 1 or (depth == 2 and self.v.in_d) else None
+        return ("key", KEY_MAX) if depth == 1 or self.reads_body(depth) else None
+
+    def reads_body(self, depth: int) -> bool:
+        return depth == 2 and self.v.body == JsonBody.READ
+
+    def nothing_kept(self) -> bool:
+        """Whether this is known to be a dispatch of whose `d` nothing is kept."""
+        v = self.v
+        if v.strict or (v.kinds[JsonField.OP], v.kinds[JsonField.T]) != (
+            JsonKind.INTEGER,
+            JsonKind.STRING,
+        ):
+            return False
+        values = [
+            int.from_bytes(v.values[4 * f : 4 * f + 4], "little")
+            for f in (JsonField.OP, JsonField.T)
+        ]
+        return values[0] == 0 and bytes(v.t[: values[1]]) not in EVENTS_WITH_DATA
 
     def keep(self, byte: int) -> None:
         where = self.place()
@@ -108,8 +127,27 @@ class _Reader:
             self.state = _NEXT.get(self.state, JsonState.AFTER)
         elif JsonState.MINUS <= self.state <= JsonState.EXPONENT_DIGITS:
             self.in_number(byte)
+        elif self.state == JsonState.SKIP:
+            self.skip(byte)
         elif byte not in _BLANK:
             self.between(byte)
+
+    def skip(self, byte: int) -> None:
+        """Between the strings of a skipped body only brackets count, and what JSON never holds."""
+        char = chr(byte)
+        if char == "\\" or (byte < 0x20 and byte not in _BLANK):
+            raise self.syntax()
+        if char == '"':
+            self.state = JsonState.STRING
+        elif char in "{[":
+            if len(self.open) == _DEPTH_MAX:
+                raise _RefusedError(TOO_DEEP.code)
+            self.open.append(char == "{")
+        elif char in "}]":
+            if self.open.pop() != (char == "}"):
+                raise self.syntax()
+            if len(self.open) == 1:
+                self.v.body, self.state = JsonBody.OTHER, JsonState.AFTER
 
     def between(self, byte: int) -> None:
         """Structure: what may stand between tokens."""
@@ -154,11 +192,19 @@ class _Reader:
         if len(self.open) == _DEPTH_MAX:
             raise _RefusedError(TOO_DEEP.code)
         self.open.append(is_object)
-        if is_object and len(self.open) == 2:
-            self.v.in_d = field == JsonField.D
         in_shard = field == JsonField.SHARD and not is_object
         self.v.field = JsonField.SHARD_ID if in_shard else JsonField.NONE
         self.state = JsonState.OBJECT_FIRST if is_object else JsonState.ARRAY_FIRST
+        if is_object and len(self.open) == 2:
+            self.begin_body(field)
+
+    def begin_body(self, field: JsonField) -> None:
+        if field != JsonField.D:
+            self.v.body = JsonBody.OTHER
+        elif self.nothing_kept():
+            self.v.body, self.v.is_key, self.state = JsonBody.SKIPPED, 0, JsonState.SKIP
+        else:
+            self.v.body = JsonBody.READ
 
     def end_container(self, *, is_object: bool) -> None:
         if self.open.pop() != is_object:
@@ -194,6 +240,8 @@ class _Reader:
         elif self.v.is_key:
             self.name_field()
             self.count, self.state = 0, JsonState.COLON
+        elif self.v.body == JsonBody.SKIPPED:
+            self.count, self.state = 0, JsonState.SKIP
         else:
             if self.place():
                 at = 4 * self.v.field

@@ -14,6 +14,8 @@ TEXTS = [
     b"plain ASCII that is longer than two SSE registers can hold",
     "κόσμε \U0001f600 mixed with ASCII before and after it".encode(),
     "0123456789abcdeé0123456789abcdef".encode(),
+    ("x" * 63 + "é" + "y" * 70 + "漢").encode(),
+    b"z" * 128,
     bytes.fromhex("c0af"), bytes.fromhex("e080af"), bytes.fromhex("f08080af"),
     bytes.fromhex("eda080"), bytes.fromhex("ed9fbf"), bytes.fromhex("ee8080"),
     bytes.fromhex("f48fbfbf"), bytes.fromhex("f4908080"), bytes.fromhex("f5808080"),
@@ -53,7 +55,11 @@ def test_utf8_check_at_every_split_agrees_with_python(text):
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
-        st.one_of(st.text(max_size=6).map(str.encode), st.binary(max_size=3), st.just(b"a" * 17)),
+        st.one_of(
+            st.text(max_size=6).map(str.encode),
+            st.binary(max_size=3),
+            st.sampled_from([b"a" * 17, b"a" * 64]),
+        ),
         max_size=5,
     ).map(b"".join)
 )
