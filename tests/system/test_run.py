@@ -1,4 +1,4 @@
-"""`shardfw run` as a user does it: from the command to READY, asked, leased, and ended."""
+"""`shardfw run` as a user does it: from the command to READY, asked, sent through, leased, and ended."""
 
 import json
 import os
@@ -137,6 +137,19 @@ def test_a_running_node_is_asked_leased_and_ended(environ):
             assert row["frame_age_ms"] is not None
         assert "Lifecycle" in cli("status").stdout
 
+        before = [row["dispatches"] for row in shown["shards"]]
+        sent = cli("send", "2", "8", '{"guild_id":"7","query":"","limit":1}', "--json")
+        assert sent.returncode == 0, sent.stderr
+        assert json.loads(sent.stdout)["sent"]
+        # The gateway answers a request for members with a dispatch, to that shard alone.
+        for _ in range(40):
+            rows = json.loads(cli("status", "--json").stdout)["shards"]
+            got = [row["dispatches"] - n for row, n in zip(rows, before, strict=True)]
+            if any(got):
+                break
+        assert got == [0, 0, 1, 0]
+        assert "bad_op: opcode 2" in cli("send", "2", "2", "{}").stderr
+
         granted = cli("lease", "arm", "600000", "--json")
         assert granted.returncode == 0, granted.stderr
         first = json.loads(granted.stdout)["generation"]
@@ -147,6 +160,7 @@ def test_a_running_node_is_asked_leased_and_ended(environ):
         held = json.loads(cli("status", "--json").stdout)
         assert held["node"]["lease_expired"]
         assert {row["hold"] for row in held["shards"]} == {"LEASE_EXPIRED"}
+        assert "not_ready: shard 2" in cli("send", "2", "3", "{}").stderr
         refused = cli("lease", "renew", "1000")
         assert refused.returncode == 1
         assert "Take a new grant" in refused.stderr
