@@ -14,6 +14,7 @@ test enforces that.
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
 | tls | pass-through until the TLS issue |
+| events | dispatches and notices for whoever subscribed to them |
 | json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
 | shard | the lifecycle of one shard |
 | node | the scheduler, the lease, diagnostics, commands |
@@ -24,5 +25,5 @@ test enforces that.
 
 LAYERS = (
     "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "nic", "crypto", "net",
-    "tcp", "tls", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
+    "tcp", "tls", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
 )  # fmt: skip

@@ -3,10 +3,12 @@
 from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.gateway.fail import gateway_violate
+from firmware.gateway.heard import finish_message, gateway_heard
 from firmware.gateway.ops import gateway_message
 from firmware.json.feed import json_feed, json_reset
+from firmware.layouts.events import EVENTS, Events
 from firmware.layouts.gateway import GatewayContext
-from firmware.layouts.json import INCOMPLETE, JsonParser, JsonState
+from firmware.layouts.json import JsonParser
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import End, FailureFlag, ShardContext
@@ -115,9 +117,9 @@ def gateway_closed(a: Asm, shard: ShardContext) -> None:
         In(EDX, int, "bit 0: first of the message, bit 1: last"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.failure, CoreState.now, JsonParser.state],
+    reads=[ShardContext.failure, CoreState.now, JsonParser.state, Events.listeners],
     writes=[ShardContext.bytes_received, GatewayContext.last_frame_at],
-    calls=[json_reset, json_feed, gateway_message, gateway_violate],
+    calls=[json_reset, json_feed, gateway_message, gateway_violate, gateway_heard],
     saves=[R12, R13, R14],
     source="firmware/docs/gateway.md#messages",
 )
@@ -145,15 +147,16 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
     a.test(EAX, EAX)
     with a.if_(NZ):
         a.jmp(gateway_violate)
+    a.cmp(EVENTS.it.listeners, 0)
+    with a.if_(NE):
+        a.mov(RSI, R12)
+        a.mov(ECX, R13D)
+        a.mov(EDX, R14D)
+        a.jmp(gateway_heard)
     a.test(R14D, LAST_PART)
     with a.if_(Z):
         a.ret()
-    a.mov(EAX, gateway.parser.state)
-    a.lea(R9D, mem8(RAX, INCOMPLETE.code, ref=CLOSE_ACTIONS))
-    a.cmp(EAX, JsonState.END)
-    with a.if_(NE):
-        a.jmp(gateway_violate)
-    a.jmp(gateway_message)
+    finish_message(a, shard)
 
 
 @routine(

@@ -342,3 +342,4 @@ DHCP_OPTIONS = Global("dhcp_options_found", DhcpOptions, "options of the message
 WIRE = Region("a received packet", "bounded by the caller's length")
 SUMS = Region("sums", "added by lea; no memory is touched")
 OUT = Region("the frame being written", "FRAME_MAX bytes of a transmit buffer")
+HARDWARE = Region("an Ethernet address", "six bytes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.send import Pacer
@@ -170,6 +171,7 @@ class ShardContext(Struct):
     attempt_started = u64(0xA0, "TSC when the attempt began to dial")
     permit_since = u64(0xA8, "TSC when the shard began to wait for its permit")
     evidence = nested(0xC0, Evidence, "the last failure")
+    events = nested(0x300, EventStream, "what subscribers of raw dispatches are being told")
     # Layers, each wiped as a whole on reset.
     tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")
     tls = nested(0x800, TlsContext, "TLS workspace")

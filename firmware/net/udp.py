@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.net import (
+    HARDWARE,
     NET,
     OUT,
     PAYLOAD_OFFSET,
@@ -47,8 +48,11 @@ from toolchain.asm import (
     In,
     Out,
     Reg32,
+    Reg64,
     Z,
     mem8,
+    mem16,
+    mem32,
     routine,
 )
 
@@ -73,31 +77,29 @@ def udp_begin(a: Asm, destination: Reg32) -> None:
 
 
 @routine(
+    inputs=[In(RSI, int, "an Ethernet address, six bytes; not in a transmit buffer")],
     outputs=[Out(RDI, "where the payload goes"), Out(CF, "1 = not now")],
     clobbers=CALLER_SAVED,
-    reads=[NetState.rx_frame, EthernetHeader, Network.mac],
+    reads=[HARDWARE, Network.mac],
     writes=[EthernetHeader, NetState.tx_frame, NetCounters.tx_no_buffer],
-    calls=[net_answer, nic_reserve],
+    calls=[nic_reserve],
+    saves=[RBX],
     source="firmware/docs/network.md#answers",
 )
-def udp_answer(a: Asm) -> None:
-    """As `udp_begin`, to the Ethernet address that the frame in hand came from; no table is touched.
-
-    Whoever forges sources could otherwise fill the neighbours' table with them.
-    """
-    ether, came = EthernetHeader.at(RDI), EthernetHeader.at(RSI)
-    refused = a.label("refused")
-    a.call(net_answer)
-    a.j(C, refused)
+def udp_to(a: Asm, hardware: Reg64) -> None:
+    """As `udp_begin`, to an Ethernet address that is known; no table is touched."""
+    ether = EthernetHeader.at(RDI)
+    a.mov(RBX, hardware)
     a.call(nic_reserve)
     with a.if_(C):
         a.inc(NET.it.counters.tx_no_buffer)
-        a.jmp(refused)
+        a.xor(EDI, EDI)
+        a.stc()
+        a.ret()
     a.mov(NET.it.tx_frame, RDI)
-    a.mov(RSI, NET.it.rx_frame)
-    a.mov(EAX, came.source.m32())
+    a.mov(EAX, mem32(RBX, ref=HARDWARE))
     a.mov(ether.destination.m32(), EAX)
-    a.mov(AX, came.source.m16(4))
+    a.mov(AX, mem16(RBX, 4, ref=HARDWARE))
     a.mov(ether.destination.m16(4), AX)
     a.mov(EAX, NETWORK.it.mac.m32())
     a.mov(ether.source.m32(), EAX)
@@ -107,10 +109,28 @@ def udp_answer(a: Asm) -> None:
     a.add(RDI, PAYLOAD_OFFSET + UDP_HEADER)
     a.clc()
     a.ret()
-    a.place(refused)
-    a.xor(EDI, EDI)
-    a.stc()
-    a.ret()
+
+
+@routine(
+    outputs=[Out(RDI, "where the payload goes"), Out(CF, "1 = not now")],
+    clobbers=CALLER_SAVED,
+    reads=[NetState.rx_frame],
+    calls=[net_answer, udp_to],
+    source="firmware/docs/network.md#answers",
+)
+def udp_answer(a: Asm) -> None:
+    """As `udp_to`, to whoever sent the frame in hand, within the turn's bound.
+
+    Whoever forges sources could otherwise fill the neighbours' table with them.
+    """
+    a.call(net_answer)
+    with a.if_(C):
+        a.xor(EDI, EDI)
+        a.stc()
+        a.ret()
+    a.mov(RAX, NET.it.rx_frame)
+    a.lea(RSI, EthernetHeader.at(RAX).source.address)
+    a.jmp(udp_to)
 
 
 @routine(

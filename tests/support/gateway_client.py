@@ -25,11 +25,20 @@ START = 10**9
 
 
 class GatewayClient:
-    """A shard whose WebSocket is open; time stands still unless `wait` moves it."""
+    """A shard whose WebSocket is open; time stands still unless `wait` moves it.
 
-    def __init__(self, lab: Lab, *, shard: tuple[int, int] = (3, 16)) -> None:
+    Args:
+        lab: The bench.
+        shard: Its number, and how many there are.
+        reset: Put the memory back first.
+    """
+
+    def __init__(
+        self, lab: Lab, *, shard: tuple[int, int] = (3, 16), reset: bool = True
+    ) -> None:
         self.lab = lab
-        lab.reset()
+        if reset:
+            lab.reset()
         lab.g(DRBG).available = 0
         lab.g(CLOCK).tsc_cycles_per_ms = CYCLES_PER_MS
         lab.g(CORE).now = START

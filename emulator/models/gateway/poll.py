@@ -3,11 +3,11 @@
 from emulator.effects import World, model
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.fail import gateway_violate
-from emulator.models.gateway.ops import gateway_message
+from emulator.models.gateway.heard import finish_message, gateway_heard
 from emulator.models.json.feed import json_feed, json_reset
 from emulator.models.log import log
 from emulator.models.websocket.frames import ws_next
-from firmware.layouts.json import INCOMPLETE, JsonState
+from firmware.layouts.events import EVENTS
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, FailureFlag, ShardContext
@@ -53,11 +53,10 @@ def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> N
     error = json_feed(w, parser.address_, part, length)
     if error:
         gateway_violate(w, shard, error)
+    elif w.g(EVENTS).listeners:
+        gateway_heard(w, shard, part, length, place)
     elif place & 2:
-        if parser.state == JsonState.END:
-            gateway_message(w, shard)
-        else:
-            gateway_violate(w, shard, INCOMPLETE.code | parser.state)
+        finish_message(w, shard)
 
 
 @model

@@ -25,18 +25,24 @@ def udp_begin(w: World, destination: int) -> tuple[int, int]:
 
 
 @model
-def udp_answer(w: World) -> tuple[int, int]:
-    """To whoever sent the frame in hand, within the turn's bound; neighbours play no part."""
+def udp_to(w: World, hardware: int) -> tuple[int, int]:
+    """To an Ethernet address; neighbours play no part."""
     net = w.g(NET)
-    if net_answer(w):
-        return 0, 1
     frame, full = nic_reserve(w)
     if full:
         net.counters.tx_no_buffer += 1
         return 0, 1
     net.tx_frame = frame
-    w.write(frame, w.read(net.rx_frame + 6, 6) + bytes(w.g(NETWORK).mac) + b"\x08\x00")
+    w.write(frame, w.read(hardware, 6) + bytes(w.g(NETWORK).mac) + b"\x08\x00")
     return frame + 42, 0
+
+
+@model
+def udp_answer(w: World) -> tuple[int, int]:
+    """To whoever sent the frame in hand, within the turn's bound."""
+    if net_answer(w):
+        return 0, 1
+    return udp_to(w, w.g(NET).rx_frame + 6)
 
 
 @model
