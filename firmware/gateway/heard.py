@@ -173,6 +173,7 @@ def gateway_heard_part(
     reads=[
         ShardContext.flags,
         ShardContext.sequence,
+        EventStream.gap_open,
         EventStream.gap_first,
     ],
     calls=[events_notice],
@@ -198,8 +199,10 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
     a.xor(R8D, R8D)
     a.call(events_notice)
     a.mov(EDX, Notice.GAP)
-    a.mov(ECX, shard.events.gap_first)
     a.mov(R8D, EVENT_UNKNOWN)
+    a.mov(ECX, R8D)
+    a.cmp(shard.events.gap_open, 0)
+    a.cmov(NE, ECX, shard.events.gap_first)
     a.jmp(events_notice)
 
 

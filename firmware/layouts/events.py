@@ -44,14 +44,6 @@ class Notice(enum.IntEnum):
     GAP = 5
 
 
-class Gap(enum.IntEnum):
-    """What is known of events missed between two connections."""
-
-    NONE = 0
-    SINCE = 1
-    UNKNOWN = 2
-
-
 class EventHeader(Struct):
     """The head of every datagram, little-endian; `length` bytes of body follow, then the name."""
 

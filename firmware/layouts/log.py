@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from firmware.layouts.events import Gap
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
 from firmware.layouts.tcp import TcpState
@@ -133,7 +132,6 @@ SHARD_NO_CLOCK = code(
     "shard.no_clock", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState)
 )
 SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=DEC)
-SHARD_GAP = code("shard.gap", Level.INFO, gap=names(Gap), first=DEC, sequence=DEC)
 EVENTS_RAW = code("events.raw", Level.DEBUG, sequence=DEC, bytes=DEC)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)

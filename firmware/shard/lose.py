@@ -1,6 +1,7 @@
 """What happens to a shard whose connection is over: evidence, next state, one record, farewell."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.events import EventStream
 from firmware.layouts.log import SHARD_BACKOFF, SHARD_END, SHARD_FATAL, SHARD_HELD
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import (
@@ -19,6 +20,7 @@ from firmware.limits import CLOSE_TIMEOUT_MS, RECONNECT_BACKOFF_MS
 from firmware.log import log, log_write
 from firmware.shard.backoff import schedule_backoff
 from firmware.shard.evidence import copy_evidence
+from firmware.shard.gap import shard_gap_begin
 from firmware.shard.permit import permit_release
 from firmware.shard.reset import wipe_transport
 from firmware.shard.resume import restore_resume_state, shard_is_resumable
@@ -188,6 +190,7 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
     calls=[
         copy_evidence,
         settle_session,
+        shard_gap_begin,
         permit_release,
         schedule_backoff,
         record_backoff,
@@ -201,6 +204,7 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
     """Take one shard from STARTING or READY to BACKOFF or FATAL (decision 16's order)."""
     a.call(copy_evidence)
     a.call(settle_session)
+    a.call(shard_gap_begin)
     a.call(permit_release)
     a.mov(RAX, core.now)
     a.mov(shard.disconnected_at, RAX)
@@ -255,7 +259,13 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
     ],
     clobbers=CALLER_SAVED,
     reads=[ShardContext.state, ShardContext.sequence, ShardContext.flags],
-    writes=[ShardContext.state, ShardContext.hold, ShardContext.phase, ShardContext.failure],
+    writes=[
+        ShardContext.state,
+        ShardContext.hold,
+        ShardContext.phase,
+        ShardContext.failure,
+        EventStream.open,
+    ],
     calls=[
         copy_evidence,
         permit_release,
@@ -286,6 +296,7 @@ def shard_hold(a: Asm, shard: ShardContext, hold: Reg32) -> None:
         # The expired lease keeps the transport silent; this frees the connection's port. The
         # session in memory stays for a later grant.
         a.call(tls_abort)
+        a.mov(shard.events.open, 0)  # whoever has half an event is not told: nothing leaves
         a.mov(R14D, shard.sequence)
         a.mov(R15D, shard.flags)
         a.call(wipe_transport)

@@ -1,6 +1,7 @@
 """What the state of a shard asks for: a farewell, the end of a backoff, an attempt's next phase."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
@@ -181,6 +182,7 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
         ShardContext.connected_at,
         ShardContext.disconnected_at,
         ShardContext.attempt_deadline,
+        EventStream.gap_open,
         Session.unanswered_resumes,
     ],
     calls=[log_write],
@@ -188,6 +190,7 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
 )
 def shard_become_ready(a: Asm, shard: ShardContext) -> None:
     """Move one shard to READY and say how it got there."""
+    a.mov(shard.events.gap_open, 0)
     a.mov(shard.state, ShardState.READY)
     a.or_(shard.flags, ShardFlag.ESTABLISHED)
     a.xor(EAX, EAX)

@@ -33,9 +33,7 @@ class GatewayClient:
         reset: Put the memory back first.
     """
 
-    def __init__(
-        self, lab: Lab, *, shard: tuple[int, int] = (3, 16), reset: bool = True
-    ) -> None:
+    def __init__(self, lab: Lab, *, shard: tuple[int, int] = (3, 16), reset: bool = True) -> None:
         self.lab = lab
         if reset:
             lab.reset()

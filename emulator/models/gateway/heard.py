@@ -76,7 +76,9 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
         events_notice(w, shard, Notice.GAP, 0, 0)
     elif context.flags & ShardFlag.ESTABLISHED:
         events_notice(w, shard, Notice.NEW_SESSION, context.sequence, 0)
-        events_notice(w, shard, Notice.GAP, context.events.gap_first, EVENT_UNKNOWN)
+        stream = context.events
+        first = stream.gap_first if stream.gap_open else EVENT_UNKNOWN
+        events_notice(w, shard, Notice.GAP, first, EVENT_UNKNOWN)
 
 
 @model

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.shard.backoff import schedule_backoff
 from emulator.models.shard.evidence import copy_evidence
+from emulator.models.shard.gap import shard_gap_begin
 from emulator.models.shard.permit import permit_release
 from emulator.models.shard.reset import wipe_transport
 from emulator.models.shard.resume import restore_resume_state, shard_is_resumable
@@ -64,6 +65,7 @@ def shard_lose(w: World, shard: int) -> None:
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     copy_evidence(w, shard)
     settle_session(w, shard)
+    shard_gap_begin(w, shard)
     permit_release(w, shard)
     context.disconnected_at = now
     context.connected_at = context.attempt_deadline = context.phase_deadline = 0
@@ -100,6 +102,7 @@ def shard_hold(w: World, shard: int, hold: int) -> None:
         permit_release(w, shard)
         log_write(w, shard, SHARD_HELD, hold, context.sequence, 0, 0)
         tls_abort(w, shard)
+        context.events.open = 0
         sequence, flags = context.sequence, context.flags
         wipe_transport(w, shard)
         restore_resume_state(w, shard, sequence, flags)

@@ -69,6 +69,7 @@ def tick_backoff(w: World, shard: int) -> int:
 def shard_become_ready(w: World, shard: int) -> None:
     """Connected: no deadline of the attempt is left."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
+    context.events.gap_open = 0
     context.state = ShardState.READY
     context.flags = context.flags | ShardFlag.ESTABLISHED
     context.attempt_deadline = context.disconnected_at = 0

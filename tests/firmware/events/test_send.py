@@ -47,7 +47,7 @@ class Teller(Listeners):
         at = LAB.put(data)
         self.call(events_part, shard=self.shard(n).address_, part=at, length=len(data))
 
-    def end(self, data=b"", verdict=Verdict.OK, sequence=9, n=0, name_len=len(NAME)):
+    def end(self, data=b"", verdict=Verdict.OK, sequence=9, n=0, name_len=14):
         self.call(
             events_end,
             shard=self.shard(n).address_,
@@ -128,7 +128,14 @@ def test_each_listener_counts_its_own_events(teller):
 
 @pytest.mark.parametrize(
     ("first", "count", "wanted"),
-    [(5, 1, [5]), (6, 1, [6]), (0, 2**32 - 1, [5, 6]), (6, 2**32 - 1, [6]), (0, 5, []), (0, 6, [5])],
+    [
+        (5, 1, [5]),
+        (6, 1, [6]),
+        (0, 2**32 - 1, [5, 6]),
+        (6, 2**32 - 1, [6]),
+        (0, 5, []),
+        (0, 6, [5]),
+    ],
 )
 def test_a_listener_gets_the_shards_that_it_asked_for(teller, first, count, wanted):
     teller.subscribe(0, first=first, count=count)
@@ -284,7 +291,9 @@ STEPS = st.one_of(
     st.tuples(st.just("unsubscribe"), st.integers(0, 5)),
     st.tuples(st.just("wait"), st.sampled_from([1, 1000])),
     st.tuples(st.just("keep"), st.sampled_from([64, 66, 128])),
-    st.tuples(st.just("sent"),),
+    st.tuples(
+        st.just("sent"),
+    ),
 )
 
 

@@ -120,7 +120,9 @@ def test_release_passes_over_rows_without_a_shard(bench):
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from([-1, 0, 1, None]), st.sampled_from([0, 1]), st.sampled_from([0, 1])),
+        st.tuples(
+            st.sampled_from([-1, 0, 1, None]), st.sampled_from([0, 1]), st.sampled_from([0, 1])
+        ),
         min_size=4,
         max_size=4,
     ),

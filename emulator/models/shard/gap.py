@@ -1,0 +1,24 @@
+"""What subscribers are told when a connection is lost."""
+
+from emulator.effects import World, model
+from emulator.models.events.send import events_abort, events_notice
+from emulator.models.shard.resume import shard_is_resumable
+from firmware.layouts.events import EVENT_UNKNOWN, Notice
+from firmware.layouts.shard import FailureFlag, ShardContext, ShardFlag
+
+
+@model
+def shard_gap_begin(w: World, shard: int) -> None:
+    """Told once a session that had been READY cannot be resumed: from its last sequence on."""
+    context = w.view(ShardContext, shard)
+    stream = context.events
+    events_abort(w, shard)
+    stops = context.failure_flags & (FailureFlag.FATAL | FailureFlag.RESHARD)
+    told = stream.gap_open or not context.flags & ShardFlag.ESTABLISHED
+    if stops or told or shard_is_resumable(w, shard):
+        return
+    known = context.evidence.sequence
+    stream.gap_open = 1
+    stream.gap_first = EVENT_UNKNOWN if known == EVENT_UNKNOWN else known + 1
+    events_notice(w, shard, Notice.NEW_SESSION, EVENT_UNKNOWN, 0)
+    events_notice(w, shard, Notice.GAP, stream.gap_first, EVENT_UNKNOWN)

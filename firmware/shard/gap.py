@@ -1,0 +1,66 @@
+"""What subscribers are told when a connection is lost: half an event ends, a gap begins."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.events.send import events_abort, events_notice
+from firmware.layouts.events import EVENT_UNKNOWN, EventStream, Notice
+from firmware.layouts.shard import Evidence, FailureFlag, ShardContext, ShardFlag
+from firmware.shard.resume import shard_is_resumable
+from toolchain.asm import (
+    EAX,
+    ECX,
+    EDX,
+    NE,
+    R8D,
+    RBX,
+    Asm,
+    C,
+    In,
+    routine,
+)
+
+_STOP = FailureFlag.FATAL | FailureFlag.RESHARD
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard that is lost; evidence copied, session settled")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.flags,
+        ShardContext.failure_flags,
+        Evidence.sequence,
+        EventStream.gap_open,
+        EventStream.gap_first,
+    ],
+    writes=[EventStream.gap_open, EventStream.gap_first],
+    calls=[events_abort, events_notice, shard_is_resumable],
+    source="firmware/docs/events.md#gaps",
+)
+def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
+    """End half an event; when the next handshake is an Identify, say so and from where on."""
+    stream, over = shard.events, a.label("over")
+    a.call(events_abort)
+    a.test(shard.flags, ShardFlag.ESTABLISHED)
+    a.jz(over)
+    a.test(shard.failure_flags, _STOP)
+    a.jnz(over)
+    a.cmp(stream.gap_open, 0)
+    a.jne(over)
+    a.call(shard_is_resumable)
+    a.j(C, over)
+    a.mov(stream.gap_open, 1)
+    # All ones is what a wiped sequence holds.
+    a.mov(EAX, shard.evidence.sequence)
+    a.cmp(EAX, EVENT_UNKNOWN)
+    with a.if_(NE):
+        a.inc(EAX)
+    a.mov(stream.gap_first, EAX)
+    a.mov(EDX, Notice.NEW_SESSION)
+    a.mov(ECX, EVENT_UNKNOWN)
+    a.xor(R8D, R8D)
+    a.call(events_notice)
+    a.mov(EDX, Notice.GAP)
+    a.mov(ECX, stream.gap_first)
+    a.mov(R8D, EVENT_UNKNOWN)
+    a.jmp(events_notice)
+    a.place(over)
+    a.ret()

@@ -1,0 +1,90 @@
+"""A lost connection: half an event is aborted, and a session that cannot be resumed leaves a gap."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmware.events.send import events_begin, events_part
+from firmware.layouts.events import Notice
+from firmware.layouts.log import LOG, Level
+from firmware.layouts.shard import FailureFlag, ShardContext, ShardFlag
+from firmware.shard.gap import shard_gap_begin
+from tests.support.lab import Lab
+from tests.support.listeners import ROUTINES, Listeners
+from tests.support.states import session_fields, shard_fields
+
+LAB = Lab(*ROUTINES, events_part, shard_gap_begin, slots=1)
+ESTABLISHED, VALID = ShardFlag.ESTABLISHED, ShardFlag.SEQ_VALID
+
+
+class Lost(Listeners):
+    """A shard that was just lost, and one listener."""
+
+    def __init__(self, *, flags=ESTABLISHED, sequence=41, failure_flags=0, valid=0):
+        super().__init__(LAB)
+        self.with_shards(1)
+        LAB.g(LOG).level = Level.ERROR
+        self.subscribe(0)
+        self.shard = LAB.view(ShardContext, LAB.shard(wipe=False))
+        self.shard.flags, self.shard.failure_flags = flags, failure_flags
+        self.shard.evidence.sequence = sequence
+        self.shard.session_ptr = self.shard.session.address_
+        self.shard.session.valid = valid
+
+    def lose(self):
+        self.call(shard_gap_begin, shard=self.shard.address_)
+        return [(e.notice, e.values) for e in self.heard()]
+
+
+@pytest.mark.parametrize(("sequence", "first"), [(41, 42), (0, 1), (2**32 - 1, None)])
+def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence, first):
+    lost = Lost(sequence=sequence)
+    assert lost.lose() == [(Notice.NEW_SESSION, (None, 0)), (Notice.GAP, (first, None))]
+    # The next attempts fail, too: the gap is the same one, and its start stays.
+    lost.shard.evidence.sequence = 2**32 - 1
+    assert lost.lose() == []
+    assert lost.shard.events.gap_first == (2**32 - 1 if first is None else first)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"flags": ESTABLISHED | VALID, "valid": 1},
+        {"flags": 0},
+        {"failure_flags": FailureFlag.FATAL},
+        {"failure_flags": FailureFlag.FATAL | FailureFlag.RESHARD},
+    ],
+)
+def test_no_gap_when_the_next_handshake_is_a_resume_the_first_or_none(state):
+    lost = Lost(**state)
+    assert lost.lose() == []
+    assert lost.shard.events.gap_open == 0
+
+
+def test_half_an_event_of_the_lost_connection_is_aborted_first():
+    lost = Lost()
+    lost.call(events_begin, shard=lost.shard.address_)
+    half = LAB.put(b'{"t":"X","d":')
+    lost.call(events_part, shard=lost.shard.address_, part=half, length=13)
+    assert [kind for kind, _ in lost.lose()] == [Notice.NEW_SESSION, Notice.GAP]
+    assert (lost.streams[0].aborted, lost.streams[0].open) == (1, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fields=shard_fields(),
+    session=session_fields(),
+    sequence=st.sampled_from([0, 41, 2**32 - 2, 2**32 - 1]),
+    open_=st.booleans(),
+    told=st.booleans(),
+)
+def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told):
+    lost = Lost()
+    for name, value in fields.items():
+        setattr(lost.shard, name, value)
+    for name, value in session.items():
+        setattr(lost.shard.session, name, value)
+    lost.shard.evidence.sequence, lost.shard.events.gap_open = sequence, told
+    if open_:
+        lost.call(events_begin, shard=lost.shard.address_)
+    lost.lose()
