@@ -15,7 +15,7 @@ class Published:
     """What the gateway published, by shard, in order."""
 
     def __init__(self, rig):
-        self.of = {}
+        self.of: dict[int, list[tuple[str, int, object]]] = {}
         roster = rig.gateway.core.roster
         publish = roster.publish
 
@@ -31,7 +31,7 @@ class Published:
 def hear(listener, stream=None):
     """Return the events of a listener so far, by shard, and the stream that counted losses."""
     stream = stream or EventStream()
-    by_shard = {}
+    by_shard: dict[int, list[Dispatch | NoticeEvent]] = {}
     for datagram in listener.datagrams:
         for event in stream.feed(datagram):
             by_shard.setdefault(event.shard, []).append(event)
