@@ -189,7 +189,10 @@ def events_expire(a: Asm) -> None:
         In(R9D, int, "first global shard that it wants"),
         In(R10D, int, "how many from there on; EVENT_SHARDS_ALL = all"),
     ],
-    outputs=[Out(CF, "1 = refused: every place is in use, or there is no clock")],
+    outputs=[
+        Out(RAX, "events that it has lost so far; 0 when refused"),
+        Out(CF, "1 = refused: every place is in use, or there is no clock"),
+    ],
     clobbers=CALLER_SAVED,
     reads=[
         Clock.tsc_cycles_per_ms,
@@ -197,6 +200,7 @@ def events_expire(a: Asm) -> None:
         NetState.rx_frame,
         EthernetHeader.source,
         Events.listeners,
+        EventSubscriber.lost,
     ],
     writes=[Events.listeners, Events.refused, EventSubscriber],
     calls=[events_expire, events_find, drbg_u64, log_write],
@@ -252,10 +256,12 @@ def events_subscribe(
     a.mov(place.mac.m32(), ECX)
     a.mov(AX, came.source.m16(4))
     a.mov(place.mac.m16(4), AX)
+    a.mov(RAX, place.lost)
     a.clc()
     a.ret()
     a.place(refused)
     a.inc(EVENTS.it.refused)
+    a.xor(EAX, EAX)
     a.stc()
     a.ret()
 

@@ -32,6 +32,8 @@ class ControlVerb(enum.IntEnum):
     LEASE_RENEW = 2
     LEASE_EXPIRE = 3
     SEND = 4
+    SUBSCRIBE = 5
+    UNSUBSCRIBE = 6
 
 
 class ControlResult(enum.IntEnum):
@@ -55,6 +57,7 @@ class ControlResult(enum.IntEnum):
     """From SEND_NOT_READY on in the order of SendResult."""
     SEND_ORDER = 13
     """A part that does not follow the one before: another send began meanwhile."""
+    LISTENERS_FULL = 14
 
 
 class ControlRequest(Struct):
@@ -104,6 +107,8 @@ class Control(Struct):
     tries_at = u64(0x20, "TSC of the turn that `tries` counts")
     tries = u32(0x28, "tags computed in that turn")
     stored_length = u32(0x2C, "bytes of `stored`; 0 = none")
+    asker = u32(0x30, "address that the request in hand came from, as on the wire")
+    asker_port = u32(0x34, "its UDP port")
     tag = bytes_(0x40, CONTROL_TAG_BYTES, "tag of the last accepted request", align=8)
     made = bytes_(0x60, CONTROL_TAG_BYTES, "tag that the request in hand should have", align=8)
     refusal = bytes_(0x80, CONTROL_REPLY_FRAME, "the answer to a request that was refused", align=8)

@@ -31,6 +31,7 @@ from firmware.layouts.control import (
 from firmware.layouts.node import CoreState, core
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics import diagnostics_input
+from firmware.node.listen import control_subscribe, control_unsubscribe
 from firmware.node.send import control_submit
 from firmware.node.verbs import (
     control_lease_arm,
@@ -86,6 +87,8 @@ _HANDLERS = {
     ControlVerb.LEASE_RENEW: control_lease_renew,
     ControlVerb.LEASE_EXPIRE: control_lease_expire,
     ControlVerb.SEND: control_submit,
+    ControlVerb.SUBSCRIBE: control_subscribe,
+    ControlVerb.UNSUBSCRIBE: control_unsubscribe,
 }
 HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
 VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")
@@ -376,7 +379,7 @@ def control_send(a: Asm, answer: Reg64, length: Reg32, source: Reg32, port: Reg3
         In(R8D, int, "source port"),
     ],
     clobbers=CALLER_SAVED,
-    writes=[Control.bad],
+    writes=[Control.bad, Control.asker, Control.asker_port],
     calls=[control_try, control_authentic, control_decide, control_send],
     saves=[R12, R13, R14, R15],
     source="firmware/docs/control.md",
@@ -394,6 +397,8 @@ def control_input(a: Asm, datagram: Reg64, length: Reg32, source: Reg32, port: R
     with a.if_(C):
         a.inc(CONTROL.it.bad)
         a.ret()
+    a.mov(CONTROL.it.asker, R14D)
+    a.mov(CONTROL.it.asker_port, R15D)
     a.mov(RSI, R12)
     a.mov(ECX, R13D)
     a.call(control_decide)

@@ -44,6 +44,7 @@ class FakeControl:
         self.key, self.boot, self.last = key, boot, last
         self.lose_requests = self.lose_answers = 0
         self.before_answer: list[bytes] = []
+        self.after_answer: list[bytes] = []
         self.between: Callable[[], None] | None = None
         self.done: list[tuple[ControlVerb, int]] = []
         self.sizes: list[tuple[int, int]] = []
@@ -83,6 +84,8 @@ class FakeControl:
             for junk in self.before_answer:
                 self._socket.sendto(junk, sender)
             self._socket.sendto(answer, sender)
+            while self.after_answer:
+                self._socket.sendto(self.after_answer.pop(0), sender)
 
     def _answer(self, request: bytes) -> bytes | None:
         """Return the answer to one datagram, None for what the node passes over."""

@@ -112,6 +112,7 @@ REMEDIES: Mapping[int, str] = {
     ControlResult.ARGUMENT: "a value is out of bounds. See --help of the command",
     ControlResult.NO_CLOCK: "its clock is not calibrated yet, so no time can be granted. Try again "
     "in a minute",
+    ControlResult.LISTENERS_FULL: "four listen already. End one of them, or wait until its lease is over",
     ControlResult.LEASE_OVER: "the lease has expired. Take a new grant: shardfw lease arm MS",
 }
 
@@ -136,6 +137,7 @@ class Commander:
         place: The node.
         timeout: Seconds for one command, all its datagrams included.
         clock: Gives Unix time in nanoseconds.
+        on_other: Gets the datagrams of the node that answer no command.
     """
 
     def __init__(
@@ -143,8 +145,10 @@ class Commander:
         place: Place,
         timeout: float = DEFAULT_TIMEOUT_S,
         clock: Callable[[], int] = time.time_ns,
+        on_other: Callable[[bytes], None] | None = None,
     ) -> None:
         self.place, self.timeout = place, timeout
+        self._on_other = on_other
         self._clock = clock
         self._boot = self._last = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -253,11 +257,34 @@ class Commander:
         while (left := until - time.monotonic()) > 0:
             self._socket.settimeout(left)
             try:
-                reply = read_reply(self.place.key, self._socket.recv(65536))
+                datagram = self._socket.recv(65536)
             except TimeoutError:
                 return None
+            reply = read_reply(self.place.key, datagram)
             if reply is not None and reply["counter"] == counter:
                 return reply
+            if reply is None and self._on_other is not None:
+                self._on_other(datagram)
+        return None
+
+    def listen(self, seconds: float) -> bytes | None:
+        """Return the next datagram of the node that answers no command; None when none comes.
+
+        Args:
+            seconds: How long to wait.
+        """
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                datagram = self._socket.recv(65536)
+            except TimeoutError:
+                return None
+            except ConnectionRefusedError:
+                # The node restarts; what it sends later still comes.
+                continue
+            if read_reply(self.place.key, datagram) is None:
+                return datagram
         return None
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "run": Entry("toolchain.cli.run", "Boot a QEMU node against a local gateway."),
     "gateway": Entry("toolchain.cli.gateway", "Serve a local gateway for nodes to connect to."),
     "status": Entry("toolchain.cli.status", "Ask a running node how its shards are."),
+    "events": Entry("toolchain.cli.events", "Print dispatches and notices as they come."),
     "send": Entry("toolchain.cli.send", "Send a payload through one of its shards."),
     "lease": Entry("toolchain.cli.lease", "Arm, renew or expire a node's lease."),
     "check": Entry("toolchain.cli.check", "Prove the routines against their models."),

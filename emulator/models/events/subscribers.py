@@ -55,7 +55,9 @@ def events_expire(w: World) -> None:
 
 
 @model
-def events_subscribe(w: World, ip: int, port: int, lease_ms: int, first: int, count: int) -> int:
+def events_subscribe(
+    w: World, ip: int, port: int, lease_ms: int, first: int, count: int
+) -> tuple[int, int]:
     """A new listener starts at number 0 of a random stream; a known one goes on."""
     events = w.g(EVENTS)
     lease_ms = min(max(lease_ms, EVENT_LEASE_MIN_MS), EVENT_LEASE_MAX_MS)
@@ -74,9 +76,9 @@ def events_subscribe(w: World, ip: int, port: int, lease_ms: int, first: int, co
             place.expires = w.g(CORE).now + lease
             place.first, place.count = first, count
             place.mac[:] = w.read(w.g(NET).rx_frame + 6, 6)
-            return 0
+            return place.lost, 0
     events.refused += 1
-    return 1
+    return 0, 1
 
 
 @model

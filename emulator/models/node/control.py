@@ -5,6 +5,7 @@ from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.crypto.hmac import hmac_sha256, tag_differs
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics import diagnostics_input
+from emulator.models.node.listen import control_subscribe, control_unsubscribe
 from emulator.models.node.send import control_submit
 from emulator.models.node.verbs import (
     control_lease_arm,
@@ -37,6 +38,8 @@ _HANDLERS = {
     ControlVerb.LEASE_RENEW: control_lease_renew,
     ControlVerb.LEASE_EXPIRE: control_lease_expire,
     ControlVerb.SEND: control_submit,
+    ControlVerb.SUBSCRIBE: control_subscribe,
+    ControlVerb.UNSUBSCRIBE: control_unsubscribe,
 }
 
 
@@ -146,6 +149,8 @@ def control_input(w: World, datagram: int, length: int, source: int, port: int) 
     if control_authentic(w, datagram, length):
         w.g(CONTROL).bad += 1
         return
+    state = w.g(CONTROL)
+    state.asker, state.asker_port = source, port
     answer, size = control_decide(w, datagram, length)
     control_send(w, answer, size, source, port)
 
