@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import struct
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -168,6 +169,7 @@ class Result:
         xmm: XMM0..XMM15.
         memory: Bytes by start address of each range read.
         second_exit: Whether the code left through EXIT_2.
+        seconds: Processor time of the call, the trampoline's included.
     """
 
     registers: tuple[int, ...]
@@ -175,6 +177,7 @@ class Result:
     xmm: tuple[int, ...]
     memory: dict[int, bytes] = field(default_factory=dict)
     second_exit: bool = False
+    seconds: float = 0.0
 
 
 def refused_instructions(code: bytes, address: int) -> list[Instruction]:
@@ -267,7 +270,7 @@ class NativeProgram:
 
     def _run_all(
         self, calls: Sequence[Call], progress: mmap.mmap
-    ) -> list[tuple[tuple[int, ...], int, tuple[int, ...], dict[int, bytes], bool]]:
+    ) -> list[tuple[tuple[int, ...], int, tuple[int, ...], dict[int, bytes], bool, float]]:
         for region in self.regions:
             if region.aliases:
                 _map_shared(region)
@@ -288,14 +291,16 @@ class NativeProgram:
         for index, call in enumerate(calls):
             progress[:8] = index.to_bytes(8, "little")
             self._prepare(call, frame)
+            begun = time.process_time_ns()
             enter()
+            seconds = (time.process_time_ns() - begun) / 1e9
             words = struct.unpack_from("<17Q", frame.raw)
             halves = struct.unpack_from("<32Q", frame.raw, XMM)
             xmm = tuple(halves[2 * n] | halves[2 * n + 1] << 64 for n in range(16))
             reads = everything if call.reads is None else call.reads
             memory = {address: self._peek(address, size) for address, size in reads}
             second = frame.raw[EXIT_MARK] == 1
-            results.append((words[:16], words[16], xmm, memory, second))
+            results.append((words[:16], words[16], xmm, memory, second, seconds))
         return results
 
     def _prepare(self, call: Call, frame: "ctypes.Array[ctypes.c_char]") -> None:

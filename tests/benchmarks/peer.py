@@ -1,44 +1,46 @@
-"""Hold sixteen shards natively, in one process of Python, and tell how many dispatches came.
+"""Hold shards natively, in one process of Python, and tell how many dispatches came.
 
-    python tests/benchmarks/peer.py LIBRARY PORT
+    python tests/benchmarks/peer.py LIBRARY PORT SHARDS
 
 LIBRARY is a key of PEERS. Each line on standard input is answered by one line of JSON: shard id to
-the number of dispatches and the last sequence number.
+the number of dispatches.
 """
 
 import asyncio
+import base64
 import json
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-SHARDS = 16
-Counts = dict[int, list[int]]
+TOKEN = base64.b64encode(b"1100000000000000001").decode() + ".aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
+"""hikari wants a token whose first part is the base64 of a snowflake."""
 
 
 class Shards:
     """What a bot does at the least: parse each message, keep the sequence, answer."""
 
-    def __init__(self) -> None:
-        self.counts: Counts = {shard: [0, 0] for shard in range(SHARDS)}
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.counts = dict.fromkeys(range(count), 0)
+        self.sequences = dict.fromkeys(range(count), 0)
 
     def feed(self, shard: int, text: str | bytes) -> str | None:
         """Take one message; return the answer it asks for."""
         message = json.loads(text)
         if message["op"] == 0:
-            row = self.counts[shard]
-            row[0] += 1
-            row[1] = message["s"]
+            self.counts[shard] += 1
+            self.sequences[shard] = message["s"]
         elif message["op"] == 10:
-            return json.dumps({"op": 2, "d": identify(shard)})
+            return json.dumps({"op": 2, "d": self.identify(shard)})
         return None
 
-
-def identify(shard: int) -> dict[str, object]:
-    """Return the body of Identify."""
-    properties = dict.fromkeys(("os", "browser", "device"), "peer")
-    return {"token": "x.y.z", "intents": 513, "properties": properties, "shard": [shard, SHARDS]}
+    def identify(self, shard: int) -> dict[str, object]:
+        """Return the body of Identify."""
+        properties = dict.fromkeys(("os", "browser", "device"), "peer")
+        pair = [shard, self.count]
+        return {"token": TOKEN, "intents": 513, "properties": properties, "shard": pair}
 
 
 async def with_websockets(port: int, shards: Shards) -> None:
@@ -53,7 +55,7 @@ async def with_websockets(port: int, shards: Shards) -> None:
                 if answer is not None:
                     await socket.send(answer)
 
-    await asyncio.gather(*map(hold, range(SHARDS)))
+    await asyncio.gather(*map(hold, range(shards.count)))
 
 
 async def with_aiohttp(port: int, shards: Shards) -> None:
@@ -69,7 +71,7 @@ async def with_aiohttp(port: int, shards: Shards) -> None:
                     await socket.send_str(answer)
 
     async with aiohttp.ClientSession() as session:
-        await asyncio.gather(*(hold(session, shard) for shard in range(SHARDS)))
+        await asyncio.gather(*(hold(session, shard) for shard in range(shards.count)))
 
 
 async def with_discord_py(port: int, shards: Shards) -> None:
@@ -89,27 +91,54 @@ async def with_discord_py(port: int, shards: Shards) -> None:
     async def counted(self: Any, text: str | bytes, /) -> None:
         await received(self, text)
         if self.sequence is not None:
-            row = shards.counts[self.shard_id or 0]
-            row[0] += self.sequence != row[1]
-            row[1] = self.sequence
+            shard = self.shard_id or 0
+            shards.counts[shard] += self.sequence != shards.sequences[shard]
+            shards.sequences[shard] = self.sequence
 
     # Only the count is added: what discord.py does with a message stays its own.
     setattr(DiscordWebSocket, received.__name__, counted)
     client = discord.AutoShardedClient(
         intents=discord.Intents(guilds=True, guild_messages=True),
-        shard_count=SHARDS,
+        shard_count=shards.count,
         chunk_guilds_at_startup=False,
         max_messages=None,
         member_cache_flags=discord.MemberCacheFlags.none(),
     )
     async with client:
-        await client.start("x.y.z")
+        await client.start(TOKEN)
+
+
+async def with_hikari(port: int, shards: Shards) -> None:
+    """Hold the shards with hikari; its own event of a message is what counts."""
+    import hikari
+    from hikari.impl.shard import GatewayShardImpl
+
+    # The hose pours plain text; without decompression hikari has less to do.
+    (GatewayShardImpl.__init__.__kwdefaults__ or {})["compression"] = None
+    bot = hikari.GatewayBot(
+        TOKEN,
+        banner=None,
+        logs=None,
+        rest_url=f"http://127.0.0.1:{port}/api/v10",
+        intents=hikari.Intents.GUILDS | hikari.Intents.GUILD_MESSAGES,
+    )
+
+    async def count(event: hikari.GuildMessageCreateEvent) -> None:
+        shards.counts[event.shard.id] += 1
+
+    bot.subscribe(hikari.GuildMessageCreateEvent, count)
+    await bot.start(check_for_updates=False, shard_count=shards.count)
+    try:
+        await bot.join()
+    finally:
+        await bot.close()
 
 
 PEERS: dict[str, Callable[[int, Shards], Awaitable[None]]] = {
     "websockets": with_websockets,
     "aiohttp": with_aiohttp,
     "discord.py": with_discord_py,
+    "hikari": with_hikari,
 }
 
 
@@ -122,9 +151,9 @@ async def questions() -> AsyncIterator[str]:
         yield line.decode()
 
 
-async def main(library: str, port: int) -> None:
+async def main(library: str, port: int, count: int) -> None:
     """Hold the shards until standard input ends."""
-    shards = Shards()
+    shards = Shards(count)
     holding = asyncio.ensure_future(PEERS[library](port, shards))
     async for _ in questions():
         if holding.done():
@@ -136,4 +165,4 @@ async def main(library: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

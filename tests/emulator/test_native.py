@@ -1,6 +1,7 @@
 """The native runner: state in and out, protection, faults and refusals."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,13 @@ def test_memory_carries_over_within_a_run_but_not_between_runs() -> None:
     calls = [Call(CODE, registers, reads=((DATA, 1),))] * 2
     assert [result.memory[DATA] for result in counter.run(calls)] == [b"\1", b"\2"]
     assert [result.memory[DATA] for result in counter.run(calls)] == [b"\1", b"\2"]
+
+
+def test_the_processor_time_of_each_call_is_told(monkeypatch) -> None:
+    # The child inherits the clock: it shows these nanoseconds before and after each call.
+    monkeypatch.setattr(time, "process_time_ns", iter((10, 15, 40, 140)).__next__)
+    first, second = program("c3").run([Call(CODE, REGISTERS)] * 2)
+    assert (first.seconds, second.seconds) == (5e-9, 1e-7)
 
 
 def test_the_parent_keeps_no_mapping() -> None:

@@ -17,10 +17,12 @@ from pxe.gateway.load import LoadGenerator, LoadOptions
 from pxe.gateway.server import GatewayServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pxe.gateway.server import _Outlet
 
+Prepared = tuple[bytes, bytes]
+"""What stands before and behind the number of a dispatch."""
 BODIES = 2048
 BLOCK = 32
 """Frames written at once."""
@@ -36,8 +38,8 @@ def frame(text: bytes) -> bytes:
     return struct.pack(">BBQ", 0x81, 127, size) + text
 
 
-def bodies(seed: int = 1) -> list[tuple[bytes, bytes]]:
-    """Return what stands before and behind the number of each dispatch, in the usual mix."""
+def bodies(seed: int = 1) -> list[Prepared]:
+    """Return dispatches in the usual mix."""
     options = LoadOptions(rate=1000, poisson=False)
     made = LoadGenerator(options, random.Random(seed), shards=1, guilds=1, now_ms=0)
     return [
@@ -56,10 +58,15 @@ class Firehose(GatewayServer):
     _hoses: dict[int, asyncio.Task[None]]
     sent: dict[int, int]
 
-    def open_hoses(self) -> None:
-        """Send to every shard that has a connection, until `close_hoses`."""
-        prepared = bodies()
-        self.sent = {shard.shard: shard.sequence for shard in self.stats().shards}
+    def open_hoses(self, prepared: Sequence[Prepared], first: int | None = None) -> None:
+        """Send to every shard that has a connection, until `close_hoses`.
+
+        Args:
+            prepared: The dispatches; each shard begins with another one.
+            first: Number of the first dispatch; None goes on from the session's own.
+        """
+        last = {shard.shard: shard.sequence for shard in self.stats().shards}
+        self.sent = last if first is None else dict.fromkeys(last, first - 1)
         self._hoses = {}
         for number, outlet in self._outlets.items():
             session = self.core.connections[number].session
@@ -75,9 +82,7 @@ class Firehose(GatewayServer):
         await asyncio.gather(*self._hoses.values(), return_exceptions=True)
         return self.sent
 
-    async def _pour(
-        self, outlet: _Outlet, shard: int, texts: Iterator[tuple[bytes, bytes]]
-    ) -> None:
+    async def _pour(self, outlet: _Outlet, shard: int, texts: Iterator[Prepared]) -> None:
         websocket = outlet._websocket
         while True:
             first = self.sent[shard] + 1
