@@ -28,6 +28,7 @@ UNCOVERED: dict[str, str] = {
     "panic": _END,
     "node_reset": _END,
     "boot_stop": "never returns; tests/system/test_boot.py boots with too little memory",
+    "node_off": "never returns; tests/system/test_stop.py stops nodes with and without ACPI",
     "node_entry": "takes the stack for itself and never returns; every boot runs it",
     "node_main": "the endless loop; its parts have models",
 }

@@ -1,6 +1,6 @@
 """The log: lines go into a ring and leave by the serial port a few bytes at a time."""
 
-from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
+from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS, serial_put
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import (
     LEVEL_SILENT,
@@ -352,4 +352,26 @@ def log_setup(a: Asm) -> None:
     with a.if_(Z):
         a.mov(AL, LEVEL_SILENT)
     a.mov(LOG.it.level, AL)
+    a.ret()
+
+
+@routine(
+    clobbers=[RAX, RCX, RDX, RSI],
+    reads=[LogState.head, LogState.tail, RING],
+    writes=[LogState.tail],
+    calls=[serial_put],
+    source="firmware/docs/log.md",
+)
+def log_finish(a: Asm) -> None:
+    """Print the log to its end and wait for the port: only where nothing else is left to do."""
+    with a.loop() as waiting:
+        a.mov(RAX, LOG.it.tail)
+        a.cmp(RAX, LOG.it.head)
+        a.leave(Z, waiting)
+        a.inc(LOG.it.tail)
+        a.and_(EAX, LOG_RING_BYTES - 1)
+        a.lea(RSI, LOG_RING.address)
+        a.mov(CL, mem8(RSI, index=RAX, ref=RING))
+        a.call(serial_put)
+        a.jmp(waiting.top)
     a.ret()

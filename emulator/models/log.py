@@ -1,6 +1,7 @@
 """The log: what a line looks like, and when it is dropped."""
 
 from emulator.effects import World, model
+from emulator.models.cpu.serial import serial_put
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import (
@@ -87,3 +88,14 @@ def log_setup(w: World) -> None:
     """The configured level, or one that no line reaches."""
     config = w.g(CONFIG)
     w.g(LOG).level = config.log_level if config.serial else LEVEL_SILENT
+
+
+@model
+def log_finish(w: World) -> None:
+    """All that waits, byte by byte."""
+    state = w.g(LOG)
+    ring = w.address(LOG_RING)
+    while state.tail != state.head:
+        byte = w.u8(ring + state.tail % LOG_RING_BYTES)
+        state.tail += 1
+        serial_put(w, byte)

@@ -132,7 +132,7 @@ def waits_of(new: ShardRow) -> list[tuple[str, int]]:
             limits.append(("phase_deadline", new.phase_deadline))
     elif new.state == S.BACKOFF:
         limits.append(("reconnect_deadline", new.reconnect_deadline))
-    if new.close_deadline and new.state in (S.BACKOFF, S.FATAL):
+    if new.close_deadline and new.state in (S.ASSIGNED, S.BACKOFF, S.FATAL):
         limits.append(("close_deadline", new.close_deadline))
     return limits
 

@@ -1,6 +1,7 @@
 """ACPI: where the PM timer is. Tables are looked at through device windows, each with a bound."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.power import POWER, Power
 from firmware.limits import PAGE
 from firmware.memory import mmio_map
 from toolchain.asm import (
@@ -106,15 +107,15 @@ def acpi_root(a: Asm) -> None:
 
 
 @routine(
-    outputs=[Out(EAX, "port of the PM timer; 0 = none was found")],
+    outputs=[Out(RAX, "the FADT, mapped; 0 = none was found")],
     clobbers=CALLER_SAVED,
     reads=[ACPI],
     calls=[acpi_root, acpi_window],
     saves=[RBX, RBP],
-    source="ACPI 6.5, 5.2.9, table 5.9 (PM_TMR_BLK)",
+    source="ACPI 6.5, 5.2.7 and 5.2.9",
 )
-def acpi_pm_timer(a: Asm) -> None:
-    """Find the FADT among the tables of the RSDT and return its PM timer block."""
+def acpi_fadt(a: Asm) -> None:
+    """Find the FADT among the tables of the RSDT."""
     none = a.label("none")
     a.call(acpi_root)
     a.test(EAX, EAX)
@@ -141,12 +142,33 @@ def acpi_pm_timer(a: Asm) -> None:
         a.jz(none)
         a.cmp(mem32(RAX, ref=ACPI), FADT_SIGNATURE)
         a.again(NZ, tables)
-        a.cmp(mem8(RAX, FADT_PM_TIMER_LENGTH, ref=ACPI), 4)
-        a.j(NZ, none)
-        a.mov(EAX, mem32(RAX, FADT_PM_TIMER, ref=ACPI))
-        a.cmp(EAX, 0xFFFF)
-        a.j(A, none)
         a.ret()
+    a.place(none)
+    a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(EAX, "port of the PM timer; 0 = none was found")],
+    clobbers=CALLER_SAVED,
+    reads=[ACPI],
+    writes=[Power.fadt],
+    calls=[acpi_fadt],
+    source="ACPI 6.5, 5.2.9, table 5.9 (PM_TMR_BLK)",
+)
+def acpi_pm_timer(a: Asm) -> None:
+    """Return the PM timer block of the FADT, and keep the table's place."""
+    none = a.label("none")
+    a.call(acpi_fadt)
+    a.mov(POWER.it.fadt, RAX)
+    a.test(RAX, RAX)
+    a.jz(none)
+    a.cmp(mem8(RAX, FADT_PM_TIMER_LENGTH, ref=ACPI), 4)
+    a.j(NZ, none)
+    a.mov(EAX, mem32(RAX, FADT_PM_TIMER, ref=ACPI))
+    a.cmp(EAX, 0xFFFF)
+    a.j(A, none)
+    a.ret()
     a.place(none)
     a.xor(EAX, EAX)
     a.ret()

@@ -3,11 +3,12 @@
 from firmware.abi import CALLER_SAVED
 from firmware.boot.acpi import acpi_pm_timer
 from firmware.boot.devices import boot_nic, watchdog_arm
+from firmware.boot.power import acpi_power
 from firmware.cpu.clock import clock_calibrate
 from firmware.cpu.interrupts import pic_init
 from firmware.cpu.panic import record_check
 from firmware.cpu.rtc import rtc_read
-from firmware.cpu.serial import serial_init, serial_put
+from firmware.cpu.serial import serial_init
 from firmware.cpu.setup import cpu_init, cpu_tables
 from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, LOW_BOOT, BootInfo, BootPacket
 from firmware.layouts.config import CONFIG, CONFIG_MAGIC, ConfigBlob
@@ -21,15 +22,11 @@ from firmware.layouts.log import (
     BOOT_NO_MEMORY,
     BOOT_READY,
     BOOT_STARTED,
-    LOG,
-    LOG_RING,
-    LOG_RING_BYTES,
-    LogState,
 )
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.limits import RECORD_PAGE, STACK_TOP
-from firmware.log import RING, log, log_setup, log_write
+from firmware.log import log, log_finish, log_setup, log_write
 from firmware.memory import (
     dma_map,
     fault_stacks_map,
@@ -40,7 +37,6 @@ from firmware.memory import (
 from firmware.node.rest import node_main
 from toolchain.asm import (
     CF,
-    CL,
     EAX,
     ECX,
     EDI,
@@ -65,7 +61,6 @@ from toolchain.asm import (
     Out,
     Reg64,
     Z,
-    mem8,
     routine,
 )
 from toolchain.link import LinkerSymbol
@@ -199,7 +194,7 @@ def boot_report(a: Asm) -> None:
     writes=[CoreState.now],
     calls=[
         cpu_init, boot_adopt, serial_init, log_setup, memory_setup, log_write, cpu_tables, low_unmap, pic_init,
-        clock_setup, boot_nic, watchdog_arm, boot_report,
+        clock_setup, acpi_power, boot_nic, watchdog_arm, boot_report,
     ],
     source="firmware/docs/boot.md#entry",
 )  # fmt: skip
@@ -226,6 +221,7 @@ def node_setup(a: Asm) -> None:
     a.call(low_unmap)
     a.call(pic_init)
     a.call(clock_setup)
+    a.call(acpi_power)
     a.call(boot_nic)
     a.call(watchdog_arm)
     a.rdtsc64()
@@ -237,25 +233,14 @@ def node_setup(a: Asm) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[LogState.head, LogState.tail, RING],
-    writes=[LogState.tail],
-    calls=[serial_put],
+    calls=[log_finish],
     noreturn=True,
     source="firmware/docs/boot.md#refusals",
 )
 def boot_stop(a: Asm) -> None:
     """Print the log to its end and stop for good: a reset would not give more memory."""
     stop = a.label("stop")
-    with a.loop() as waiting:
-        a.mov(RAX, LOG.it.tail)
-        a.cmp(RAX, LOG.it.head)
-        a.leave(Z, waiting)
-        a.inc(LOG.it.tail)
-        a.and_(EAX, LOG_RING_BYTES - 1)
-        a.lea(RSI, LOG_RING.address)
-        a.mov(CL, mem8(RSI, index=RAX, ref=RING))
-        a.call(serial_put)
-        a.jmp(waiting.top)
+    a.call(log_finish)
     a.place(stop)
     a.cli()
     a.hlt()

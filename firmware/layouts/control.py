@@ -34,6 +34,7 @@ class ControlVerb(enum.IntEnum):
     SEND = 4
     SUBSCRIBE = 5
     UNSUBSCRIBE = 6
+    STOP = 7
 
 
 class ControlResult(enum.IntEnum):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
+from firmware.layouts.stop import StopReason
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
@@ -138,6 +139,9 @@ EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, 
 LEASE_GRANTED = code("lease.granted", Level.INFO, generation=DEC, left=MS)
 LEASE_EXPIRED = code("lease.expired", Level.WARN, generation=DEC, late=MS)
 LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
+NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shards=DEC)
+NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
+NODE_OFF = code("node.off", Level.INFO, acpi=DEC)
 NODE_STARTED = code("node.started", Level.INFO, total=DEC, start=DEC, count=DEC, lease_ms=DEC)
 GATEWAY_HELLO = code("gateway.hello", Level.INFO, interval_ms=DEC, resume=DEC, sequence=DEC)
 GATEWAY_URL = code("gateway.resume_url_ignored", Level.WARN, reason=names(UrlFault), bytes=DEC)

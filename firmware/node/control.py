@@ -33,6 +33,7 @@ from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics import diagnostics_input
 from firmware.node.listen import control_subscribe, control_unsubscribe
 from firmware.node.send import control_submit
+from firmware.node.stop import control_stop
 from firmware.node.verbs import (
     control_lease_arm,
     control_lease_expire,
@@ -89,6 +90,7 @@ _HANDLERS = {
     ControlVerb.SEND: control_submit,
     ControlVerb.SUBSCRIBE: control_subscribe,
     ControlVerb.UNSUBSCRIBE: control_unsubscribe,
+    ControlVerb.STOP: control_stop,
 }
 HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
 VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")

@@ -42,6 +42,27 @@ from toolchain.asm import (
 
 
 @routine(
+    clobbers=[RAX, RCX],
+    reads=[CoreState.slots_used],
+    writes=[Slot.deadline, CoreState.slots_due],
+    source="firmware/docs/layers.md",
+)
+def slots_wake(a: Asm) -> None:
+    """Make every shard due."""
+    slot = Slot.at(RAX)
+    a.mov(core.slots_due, 0)
+    a.lea(RAX, CORE.it.slots.address)
+    a.mov(ECX, core.slots_used)
+    with a.loop() as wake:
+        a.sub(ECX, 1)
+        a.leave(B, wake)
+        a.mov(slot.deadline, 0)
+        a.add(RAX, Slot.SIZE)
+        a.jmp(wake.top)
+    a.ret()
+
+
+@routine(
     clobbers=CALLER_SAVED,
     reads=[
         Lease.deadline,
@@ -52,7 +73,7 @@ from toolchain.asm import (
         Slot.flags,
     ],
     writes=[Lease.expired],
-    calls=[shard_hold, log_write],
+    calls=[shard_hold, slots_wake, log_write],
     saves=[RBX, R12, R13],
     source="firmware/docs/lifecycle.md#lease-expiry",
 )
@@ -79,6 +100,8 @@ def expire_lease(a: Asm) -> None:
         a.add(R12, Slot.SIZE)
         a.dec(R13D)
         a.again(NZ, top)
+    # A shard that was closing, because the node stops, falls silent in this very turn.
+    a.call(slots_wake)
     a.ret()
 
 
@@ -103,27 +126,6 @@ def lease_tick(a: Asm) -> None:
 
     a.call(expire_lease)
     a.place(done)
-    a.ret()
-
-
-@routine(
-    clobbers=[RAX, RCX],
-    reads=[CoreState.slots_used],
-    writes=[Slot.deadline, CoreState.slots_due],
-    source="firmware/docs/layers.md",
-)
-def slots_wake(a: Asm) -> None:
-    """Make every shard due."""
-    slot = Slot.at(RAX)
-    a.mov(core.slots_due, 0)
-    a.lea(RAX, CORE.it.slots.address)
-    a.mov(ECX, core.slots_used)
-    with a.loop() as wake:
-        a.sub(ECX, 1)
-        a.leave(B, wake)
-        a.mov(slot.deadline, 0)
-        a.add(RAX, Slot.SIZE)
-        a.jmp(wake.top)
     a.ret()
 
 

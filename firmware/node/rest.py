@@ -6,8 +6,10 @@ from firmware.cpu.watchdog import watchdog_kick
 from firmware.layouts.log import LOG, LogState
 from firmware.layouts.nic import NIC, Nic, NicState
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.stop import STOP, Stop, StopPhase
 from firmware.nic.device import nic_irq_ack, nic_irq_disable, nic_irq_enable
 from firmware.node.main import node_init
+from firmware.node.off import node_off
 from firmware.node.step import node_step
 from toolchain.asm import (
     BE,
@@ -19,6 +21,7 @@ from toolchain.asm import (
     Asm,
     B,
     C,
+    E,
     In,
     Reg64,
     routine,
@@ -76,17 +79,20 @@ def node_rest(a: Asm, deadline: Reg64) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now],
-    calls=[node_init, node_step, watchdog_kick, node_rest],
+    reads=[CoreState.now, Stop.phase],
+    calls=[node_init, node_step, watchdog_kick, node_rest, node_off],
     noreturn=True,
     source="firmware/docs/layers.md",
 )
 def node_main(a: Asm) -> None:
-    """Start the node, then turn after turn: step, kick the watchdog, rest until the next deadline."""
+    """Start the node, then turn after turn: step, kick the watchdog, rest; until it is stopped."""
     turn = a.label("turn")
     a.call(node_init)
     a.place(turn)
     a.call(node_step)
+    a.cmp(STOP.it.phase, StopPhase.OFF)
+    with a.if_(E):
+        a.call(node_off)
     a.mov(RDI, RAX)
     a.call(watchdog_kick)
     a.cmp(RDI, core.now)

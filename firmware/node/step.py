@@ -20,6 +20,7 @@ from firmware.node.control import operator_input
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
 from firmware.node.slots import slot_wake
+from firmware.node.stop import stop_tick
 from firmware.tcp.input import tcp_input
 from toolchain.asm import (
     BE,
@@ -162,6 +163,7 @@ def step_shards(a: Asm) -> None:
         dns_tick,
         console_poll,
         step_shards,
+        stop_tick,
         nic_flush,
         log_drain,
     ],
@@ -169,7 +171,7 @@ def step_shards(a: Asm) -> None:
     source="firmware/docs/layers.md",
 )
 def node_step(a: Asm) -> None:
-    """Do one turn: clock, lease, frames, network timers, operator, shards, doorbell, log."""
+    """Do one turn: clock, lease, frames, network timers, operator, shards, stop, doorbell, log."""
     a.call(clock_retry)
     a.rdtsc64()
     a.mov(core.now, RAX)
@@ -184,6 +186,9 @@ def node_step(a: Asm) -> None:
     a.cmov(B, R12, RAX)
     a.call(console_poll)
     a.call(step_shards)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(stop_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(nic_flush)

@@ -10,12 +10,14 @@ from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts.node import CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
+from firmware.layouts.stop import STOP, Stop, StopPhase
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE, shard_begin, shard_may_start
 from firmware.shard.lose import shard_lose
 from firmware.shard.phases import poll_deadline, shard_advance, shard_say_goodbye, tick_backoff
+from firmware.shard.stop import shard_drain
 from firmware.tcp.timers import tcp_tick
 from toolchain.asm import (
     AE,
@@ -181,13 +183,23 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "the shard")],
     outputs=[Out(RAX, "TSC when it next wants to run; all ones = never")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.state, CoreState.now, Clock.tsc_cycles_per_ms],
+    reads=[ShardContext.state, CoreState.now, Clock.tsc_cycles_per_ms, Stop.phase],
     writes=[ShardContext.hold],
-    calls=[shard_may_start, shard_begin, tick_connection, tick_backoff, shard_say_goodbye],
+    calls=[
+        shard_may_start,
+        shard_begin,
+        tick_connection,
+        tick_backoff,
+        shard_say_goodbye,
+        shard_drain,
+    ],
     source="firmware/docs/lifecycle.md#tick",
 )
 def shard_tick(a: Asm, shard: ShardContext) -> None:
-    """Do one step for one shard, by its state."""
+    """Do one step for one shard, by its state; a node that stops only drains."""
+    a.cmp(STOP.it.phase, StopPhase.RUNNING)
+    with a.if_(NE):
+        a.jmp(shard_drain)
     a.mov(EAX, shard.state)
     a.cmp(EAX, ShardState.BACKOFF)
     with a.if_(E):

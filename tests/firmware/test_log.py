@@ -21,10 +21,10 @@ from firmware.layouts.log import (
 )
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
-from firmware.log import log_drain, log_setup, log_write
+from firmware.log import log_drain, log_finish, log_setup, log_write
 from tests.support.lab import Lab
 
-LAB = Lab(log_write, log_drain, log_setup)
+LAB = Lab(log_write, log_drain, log_finish, log_setup)
 QUADS = st.one_of(
     st.sampled_from([0, 1, 9, 10, 99, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1]),
     st.integers(0, 2**64 - 1),
@@ -170,3 +170,25 @@ def test_log_setup_takes_the_configured_level_or_silence(level, serial, wanted):
     config.log_level, config.serial = level, serial
     LAB.call(log_setup)
     assert LAB.g(LOG).level == wanted
+
+
+def test_log_finish_prints_all_that_waits_and_waits_for_the_port():
+    LAB.reset()
+    text = b"one line\nanother\n"
+    ring = LAB.image.address(LOG_RING)
+    start = LOG_RING_BYTES - 5
+    LAB.machine.write(ring + start, text[:5])
+    LAB.machine.write(ring, text[5:])
+    LAB.g(LOG).tail, LAB.g(LOG).head = start, start + len(text)
+    sent, busy = bytearray(), [3]
+
+    def port_in(_port, _size):
+        busy[0] = busy[0] - 1 if busy[0] else 3
+        return 0 if busy[0] else 0x20
+
+    where = Environment(
+        on_port_in=port_in, on_port_out=lambda _port, _size, value: sent.append(value)
+    )
+    LAB.call(log_finish, where)
+    assert bytes(sent) == text
+    assert LAB.g(LOG).tail == LAB.g(LOG).head

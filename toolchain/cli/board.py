@@ -54,6 +54,8 @@ class Board:
         nbp_to_ready_ms: From the node's first instruction to the first moment when all shards were
             READY; the node's own clock.
         power_on_to_ready_ms: The same from power-on; this machine's clock.
+        stopped: What the line `node.stopped` told; None while the node has not stopped.
+        off: Whether the node said that it goes off.
     """
 
     rows: dict[int, ShardRow]
@@ -61,6 +63,8 @@ class Board:
     lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     nbp_to_ready_ms: int | None = None
     power_on_to_ready_ms: int | None = None
+    stopped: dict[str, int | str] | None = None
+    off: bool = False
 
     @classmethod
     def of(cls, start: int, count: int) -> Board:
@@ -93,6 +97,9 @@ class Board:
                 if step == STEPS[0][0]:
                     self._restart()
                 self.steps.setdefault(step, seconds)
+        if line.code is log.NODE_STOPPED:
+            self.stopped = line.values
+        self.off = self.off or line.code is log.NODE_OFF
         row = self.rows.get(line.shard) if line.shard is not None else None
         change = _CHANGES.get(line.code)
         if row is not None and change is not None:
@@ -125,6 +132,7 @@ class Board:
         """Forget what a node that boots again has lost."""
         if self.steps:
             self.steps.clear()
+            self.stopped, self.off = None, False
             for row in self.rows.values():
                 row.state, row.detail, row.attempts, row.reconnects = "ASSIGNED", "", 0, 0
 

@@ -56,7 +56,11 @@ async def _watch(runner: Runner, *, on_stderr: bool) -> None:
 async def _run(
     options: RunOptions, *, until_ready: bool, timeout: float, as_json: bool
 ) -> dict[str, Any]:
-    """Run the node; return its report. With `until_ready` it ends when all shards are READY."""
+    """Run the node; return its report. With `until_ready` it ends when all shards are READY.
+
+    Raises:
+        NodeStoppedError: The node was stopped.
+    """
     from toolchain.cli.runner import Runner  # noqa: PLC0415
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -172,7 +176,7 @@ JSON, printed once when all shards are READY:
 )
 @click.option("--pcap", type=click.Path(dir_okay=False, path_type=Path), help="Record all frames.")
 @click.option(
-    "--name", default=DEFAULT_NAME, show_default=True, help="How status and lease find it."
+    "--name", default=DEFAULT_NAME, show_default=True, help="How status, lease and stop find it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
 def command(
@@ -193,8 +197,8 @@ def command(
     """Boot a QEMU node over the network against a local gateway and watch its shards.
 
     Builds the image, starts the gateway on a free port, boots through the machine's own boot ROM.
-    Ctrl-C ends all of it. Exit codes: 0 READY or ended by Ctrl-C, 1 not READY in time or QEMU
-    ended, 2 wrong usage.
+    Ctrl-C ends all of it, and so does `shardfw stop`. Exit codes: 0 READY, stopped or ended by
+    Ctrl-C, 1 not READY in time or QEMU ended, 2 wrong usage.
     """
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
@@ -204,7 +208,7 @@ def command(
     from pxe.node import MissingProgramError, NicModel, NodeError  # noqa: PLC0415
     from toolchain.asm.errors import AsmError  # noqa: PLC0415
     from toolchain.build import BuildError  # noqa: PLC0415
-    from toolchain.cli.runner import RunError, RunOptions  # noqa: PLC0415
+    from toolchain.cli.runner import NodeStoppedError, RunError, RunOptions  # noqa: PLC0415
     from toolchain.cli.runtime import RunnerError  # noqa: PLC0415
     from toolchain.link import LinkError  # noqa: PLC0415
 
@@ -222,6 +226,11 @@ def command(
     work = _run(options, until_ready=until_ready, timeout=wait_s, as_json=as_json)
     try:
         report = asyncio.run(work)
+    except NodeStoppedError as error:
+        if until_ready:
+            raise click.ClickException(f"{error}, and its shards were not all READY") from error
+        click.echo(str(error), err=as_json)
+        return
     except (
         AsmError, BuildError, LinkError, MissingProgramError, NodeError, RunError, RunnerError
     ) as error:  # fmt: skip

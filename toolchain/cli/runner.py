@@ -35,11 +35,17 @@ if TYPE_CHECKING:
 # without it by then is stopped until it is there.
 PATIENCE_S = 2.5
 QUIET_S = 2.0
+OFF_S, OFF_POLL_S = 3.0, 0.25
+"""How long a machine has to switch itself off after its node said so; seconds."""
 """Without a line for so long, the node is asked whether its serial port dropped some."""
 
 
 class RunError(RuntimeError):
     """The node did not get where it should; the text says what was last seen."""
+
+
+class NodeStoppedError(RunError):
+    """The node was told to stop and did: by command or by its power button."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ class Runner:
         Raises:
             NodeError: QEMU did not start.
             RunnerError: A node of that name runs already.
+            NodeStoppedError: The node was stopped.
             RunError: QEMU ended by itself.
         """
         handlers = {"where": self._where}
@@ -206,16 +213,32 @@ class Runner:
         ended = asyncio.ensure_future(node.process.wait())
         wanted = asyncio.ensure_future(until(self))
         asking = asyncio.ensure_future(self._ask_when_quiet())
+        halted = asyncio.ensure_future(self._halted())
         try:
-            await asyncio.wait([ended, wanted], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, wanted, halted], return_when=asyncio.FIRST_COMPLETED)
             if wanted.done():
                 await wanted
+            elif self.board.stopped is not None:
+                raise NodeStoppedError(self._stopped())
             else:
                 raise RunError(f"QEMU ended with status {ended.result()}. {self.tail()}")
         finally:
-            for task in (ended, wanted, asking):
+            tasks = (ended, wanted, asking, halted)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(ended, wanted, asking, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _halted(self) -> None:
+        """Return a while after the node said that it goes off: it may not know how."""
+        while not self.board.off:
+            await asyncio.sleep(OFF_POLL_S)
+        await asyncio.sleep(OFF_S)
+
+    def _stopped(self) -> str:
+        """Return what the node told of its stop."""
+        told = self.board.stopped or {}
+        text = f"the node has stopped in {told['took']} ms: {told['closed']} connections closed, "
+        return f"{text}{told['reset']} reset, {told['left']} left"
 
     async def _ask_when_quiet(self) -> None:
         """Correct the board by the node's diagnostics after lines were dropped."""
@@ -308,4 +331,4 @@ class Runner:
         }
 
 
-__all__ = ["NodeError", "RunError", "RunOptions", "Runner", "with_gateway"]
+__all__ = ["NodeError", "NodeStoppedError", "RunError", "RunOptions", "Runner", "with_gateway"]

@@ -14,6 +14,7 @@ import re
 import socket
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -101,6 +102,26 @@ def ask(name: str, request: Mapping[str, object], timeout: float = 10.0) -> dict
     if "error" in answer:
         raise RunnerError(str(answer["error"]))
     return answer
+
+
+def wait_gone(name: str, timeout: float) -> None:
+    """Wait until the runner of a node has ended.
+
+    Args:
+        name: The node.
+        timeout: Seconds.
+
+    Raises:
+        RunnerError: It still runs.
+    """
+    path, deadline = socket_path(name), time.monotonic() + timeout
+    while path.exists():
+        if time.monotonic() >= deadline:
+            raise RunnerError(
+                f"node {name!r} has stopped, but its runner still runs after {timeout:g} s. End it "
+                "with Ctrl-C"
+            )
+        time.sleep(0.05)
 
 
 class ControlServer:

@@ -116,5 +116,7 @@ def render(runner: Runner, height: int) -> RenderableType:
         room = height - lines_used - len(shown) - FRAME_LINES
     newest = list(runner.board.lines)[-max(min(room, SHOWN_LINES), 0) :] if room > 0 else []
     lines = [Text(f"{s:8.3f} {text}", "dim", no_wrap=True) for s, text in newest]
-    ending = Text("Ctrl-C ends the node; shardfw status and shardfw lease ask it", "dim")
+    ending = Text(
+        "Ctrl-C ends the node; shardfw status asks it, shardfw stop closes it cleanly", "dim"
+    )
     return Group(_steps(runner), *shards, *lines, ending)

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.memory.windows import mmio_map
+from firmware.layouts.power import POWER
 from firmware.limits import PAGE
 
 
@@ -27,8 +28,8 @@ def acpi_root(w: World) -> int:
 
 
 @model
-def acpi_pm_timer(w: World) -> int:
-    """The PM timer block of the first FADT among the first 64 tables."""
+def acpi_fadt(w: World) -> int:
+    """The first FADT among the first 64 tables."""
     root = acpi_root(w)
     if not root:
         return 0
@@ -38,9 +39,16 @@ def acpi_pm_timer(w: World) -> int:
     size = w.u32(table + 4)
     for n in range(min(64, (size - 36) // 4) if size >= 36 else 0):
         entry = acpi_window(w, w.u32(table + 36 + 4 * n))
-        if not entry:
-            return 0
-        if w.read(entry, 4) == b"FACP":
-            port = w.u32(entry + 76)
-            return port if w.u8(entry + 91) == 4 and port <= 0xFFFF else 0
+        if not entry or w.read(entry, 4) == b"FACP":
+            return entry
     return 0
+
+
+@model
+def acpi_pm_timer(w: World) -> int:
+    """A block of four bytes at a port."""
+    fadt = acpi_fadt(w)
+    w.g(POWER).fadt = fadt
+    if not fadt or w.u8(fadt + 91) != 4 or w.u32(fadt + 76) > 0xFFFF:
+        return 0
+    return w.u32(fadt + 76)

@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.boot.acpi import acpi_pm_timer
 from emulator.models.boot.devices import boot_nic, watchdog_arm
+from emulator.models.boot.power import acpi_power
 from emulator.models.cpu.clock import clock_calibrate
 from emulator.models.cpu.interrupts import pic_init
 from emulator.models.cpu.panic import record_check
@@ -95,6 +96,7 @@ def node_setup(w: World) -> int:
     low_unmap(w)
     pic_init(w)
     clock_setup(w)
+    acpi_power(w)
     boot_nic(w)
     watchdog_arm(w)
     w.g(CORE).now = w.rdtsc()

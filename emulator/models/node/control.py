@@ -7,6 +7,7 @@ from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics import diagnostics_input
 from emulator.models.node.listen import control_subscribe, control_unsubscribe
 from emulator.models.node.send import control_submit
+from emulator.models.node.stop import control_stop
 from emulator.models.node.verbs import (
     control_lease_arm,
     control_lease_expire,
@@ -40,6 +41,7 @@ _HANDLERS = {
     ControlVerb.SEND: control_submit,
     ControlVerb.SUBSCRIBE: control_subscribe,
     ControlVerb.UNSUBSCRIBE: control_unsubscribe,
+    ControlVerb.STOP: control_stop,
 }
 
 

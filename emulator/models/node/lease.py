@@ -10,6 +10,14 @@ from firmware.layouts.shard import Hold
 
 
 @model
+def slots_wake(w: World) -> None:
+    """Deadline zero is always due."""
+    for n in range(w.g(CORE).slots_used):
+        w.g(CORE).slots[n].deadline = 0
+    w.g(CORE).slots_due = 0
+
+
+@model
 def expire_lease(w: World) -> None:
     """The mark first, so that nothing leaves while the shards are put away."""
     lease, core = w.g(LEASE), w.g(CORE)
@@ -19,6 +27,7 @@ def expire_lease(w: World) -> None:
     for n in range(core.slots_used):
         if core.slots[n].flags & 1:
             shard_hold(w, core.slots[n].context, Hold.LEASE_EXPIRED)
+    slots_wake(w)
 
 
 @model
@@ -29,14 +38,6 @@ def lease_tick(w: World) -> None:
         return
     if w.rdtsc() >= lease.deadline:
         expire_lease(w)
-
-
-@model
-def slots_wake(w: World) -> None:
-    """Deadline zero is always due."""
-    for n in range(w.g(CORE).slots_used):
-        w.g(CORE).slots[n].deadline = 0
-    w.g(CORE).slots_due = 0
 
 
 @model

@@ -13,6 +13,7 @@ from emulator.models.node.control import operator_input
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.node.slots import slot_wake
+from emulator.models.node.stop import stop_tick
 from emulator.models.tcp.input import tcp_input
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
@@ -72,6 +73,7 @@ def node_step(w: World) -> int:
     soonest = min(net_tick(w), dns_tick(w))
     console_poll(w)
     soonest = min(soonest, step_shards(w))
+    soonest = min(soonest, stop_tick(w))
     nic_flush(w)
     log_drain(w)
     core.next_deadline = core.now if taken == FRAMES_PER_TURN else soonest

@@ -12,10 +12,12 @@ from emulator.models.shard.phases import (
     shard_say_goodbye,
     tick_backoff,
 )
+from emulator.models.shard.stop import shard_drain
 from emulator.models.tcp.timers import tcp_tick
 from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
+from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -64,9 +66,11 @@ def tick_connection(w: World, shard: int) -> int:
 
 @model
 def shard_tick(w: World, shard: int) -> int:
-    """One step by state; FATAL only finishes its farewell."""
+    """One step by state; FATAL only finishes its farewell, a node that stops all of them."""
     context = w.view(ShardContext, shard)
     state = context.state
+    if w.g(STOP).phase != StopPhase.RUNNING:
+        return int(shard_drain(w, shard))
     if state == ShardState.BACKOFF:
         return int(tick_backoff(w, shard))
     if state > ShardState.BACKOFF:

@@ -131,13 +131,20 @@ def test_a_refusal_says_what_to_do(result, text):
     assert len(node.done) == 1
 
 
+class Restless(FakeControl):
+    """A node that has restarted, whenever it is asked."""
+
+    def _answer(self, request):
+        return self._reply({"counter": int.from_bytes(request[8:16], "little")}, R.BOOT)
+
+
 def test_a_node_that_never_settles_is_given_up():
-    with FakeControl() as node, commander(node) as client:
-        node._answer = lambda request: node._reply(
-            {"counter": int.from_bytes(request[8:16], "little")}, R.BOOT
-        )
-        with pytest.raises(RefusedError, match="it restarts again and again"):
-            client.send(V.PING)
+    with (
+        Restless() as node,
+        commander(node) as client,
+        pytest.raises(RefusedError, match="it restarts again and again"),
+    ):
+        client.send(V.PING)
 
 
 def test_another_key_hears_nothing_and_is_told_why():
