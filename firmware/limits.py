@@ -17,6 +17,8 @@ FAULT_STACK_TOP = 0x6E03_0000
 """Stacks of #DF and NMI, one page each below this address with guard pages between."""
 RECORD_PAGE = 0x6E04_0000
 """The crash record: one page at a fixed physical address that a warm reset keeps."""
+SURVIVOR_PAGE = RECORD_PAGE + PAGE
+"""Behind it, kept as well: what the next boot takes over, half a kilobyte of it for each slot."""
 
 # Shard workspaces: ten pages each in a window of their own, guard pages between.
 SHARDS_MAX = 256
@@ -30,6 +32,8 @@ WORKSPACE_RING = 0x8000
 RING_BYTES = 5 * PAGE
 """The receive ring is mapped twice in a row: `RING_BYTES` at WORKSPACE_RING and again after it."""
 WORKSPACE_COLOURS = 16
+KEPT_PAGES = 2 + SHARDS_MAX // 8
+"""The crash record and what lies behind it."""
 """Workspaces start `slot % 16` cache lines into their state pages (decision 10)."""
 
 # Image.

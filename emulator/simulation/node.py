@@ -40,6 +40,7 @@ from firmware.layouts.memory import (
 )
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.survivor import SURVIVAL
 from firmware.limits import PAGE
 from toolchain.link import Linker, SectionPlan
 
@@ -55,6 +56,8 @@ TSC_AT_ZERO = 5 * NS_PER_S
 """TSC when virtual time is zero: the machine had been on for a while."""
 CYCLES_PER_MS = NS_PER_MS
 """One cycle is one nanosecond."""
+UNIX_AT_ZERO = 1_795_000_000
+"""Date, in Unix seconds, when virtual time is zero."""
 _SECTIONS = (
     SectionPlan(".text", limits.IMAGE_BASE, executable=True),
     SectionPlan(".rodata", align=PAGE),
@@ -66,7 +69,7 @@ _RDRAND = 1 << 30
 
 def link_node(init: Routine, step: Routine) -> Image:
     """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
-    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG)
+    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG, SURVIVAL)
     return Linker((init, step), _SECTIONS, keep=keep).link()
 
 
@@ -108,6 +111,8 @@ class ImageNode:
         trace: whether to count instructions and record coverage, at some cost.
         turn_limit: instructions after which a turn counts as hung; 0 sets no limit, because
             counting makes the engine ten times slower.
+        kept: what the pages that a warm reset keeps hold; empty after power came.
+        crashed: whether the boot before ended in a crash whose record was not told yet.
 
     Attributes:
         machine: the machine.
@@ -129,6 +134,8 @@ class ImageNode:
         modern: bool = False,
         trace: bool = False,
         turn_limit: int = 0,
+        kept: bytes = b"",
+        crashed: bool = False,
     ) -> None:
         self._turn_limit = turn_limit
         self.facts = facts or NodeFacts()
@@ -137,7 +144,7 @@ class ImageNode:
         regions += [
             Region("tables", limits.WINDOW_PAGE_TABLES, TABLE_PAGES * PAGE),
             Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES),
-            Region("record", limits.RECORD_PAGE, PAGE),
+            Region("record", limits.RECORD_PAGE, limits.KEPT_PAGES * PAGE),
         ]
         self.machine = Machine(self.image, tuple(regions))
         self.live = LiveWorld(self.machine)
@@ -165,7 +172,7 @@ class ImageNode:
         self.machine.map_mmio(limits.WINDOW_MMIO, limits.MMIO_BYTES)
         self.machine.hook_special()
         self.trace = BlockTrace(self.machine) if trace else None
-        self._boot()
+        self._boot(kept, crashed=crashed)
 
     # -- what a world calls -----------------------------------------------------------------------
     def deliver(self, frame: bytes) -> None:
@@ -240,7 +247,14 @@ class ImageNode:
         return len(untouched) - (STACK_TOP - self._leave)
 
     # -- inside -----------------------------------------------------------------------------------
-    def _boot(self) -> None:
+    def kept(self) -> bytes:
+        """Return the pages that a warm reset keeps."""
+        return bytes(self._kept().buffer[:])
+
+    def _kept(self) -> Region:
+        return next(r for r in self.machine.regions if r.name == "record")
+
+    def _boot(self, kept: bytes, *, crashed: bool) -> None:
         machine, image = self.machine, self.image
         for region in machine.regions:
             if region.name in ("tables", "dma"):
@@ -251,7 +265,11 @@ class ImageNode:
         machine.write(image.address(MEMORY), self.facts.memory())
         clock = self.g(CLOCK)
         clock.tsc_cycles_per_ms = CYCLES_PER_MS
-        clock.boot_tsc = boot_tsc
+        clock.boot_tsc = clock.unix_tsc = boot_tsc
+        clock.unix_time = UNIX_AT_ZERO + self._now_ns // NS_PER_S
+        if kept:
+            self._kept().buffer[:] = kept
+        self.g(SURVIVAL).crashed = int(crashed)
         machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, image.address(CORE))
         # The port has a deep FIFO here, so that lines come out in the turn that wrote them.
         self.g(LOG).burst = LOG_RING_BYTES

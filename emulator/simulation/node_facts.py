@@ -8,7 +8,7 @@ from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
-from firmware.limits import DMA_BYTES, PAGE, WINDOW_MMIO
+from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
 
 TABLES_PHYSICAL = 0x0080_0000
@@ -29,6 +29,7 @@ class NodeFacts:
         start: first shard of this node.
         lease_ms: grant at boot, in milliseconds; 0 turns enforcement off.
         max_concurrency: Identify keys.
+        identify_allowance: Identifies in 24 hours.
         host: name or dotted address of the gateway.
         port: TCP port of the gateway.
         path: path and query of the upgrade request.
@@ -45,6 +46,7 @@ class NodeFacts:
     start: int = 0
     lease_ms: int = 0
     max_concurrency: int = 16
+    identify_allowance: int = 1000
     host: str = "gateway.test"
     port: int = 80
     path: str = "/?v=10&encoding=json"
@@ -70,6 +72,7 @@ class NodeFacts:
                 "lease_ms": self.lease_ms,
                 "intents": 1,
                 "max_concurrency": self.max_concurrency,
+                "identify_allowance": self.identify_allowance,
                 "gateway_host_len": len(host),
                 "gateway_path_len": len(path),
                 "token_len": len(token),
@@ -126,6 +129,7 @@ class NodeFacts:
                 "total_pages": pages,
                 "mmio_next": WINDOW_MMIO,
                 "dma_physical": RAM_START,
+                "record": RECORD_PAGE,
                 "runs": [{"next": RAM_START + DMA_BYTES, "end": RAM_START + RAM_BYTES}],
             },
         )

@@ -96,7 +96,7 @@ class Rig:
         self.attachment = self.world.attach(self.node, self.segment.port("node"))
         self._connect()
 
-    def _boot(self) -> ImageNode:
+    def _boot(self, kept: bytes = b"", *, crashed: bool = False) -> ImageNode:
         self.boots += 1
         return ImageNode(
             self.facts,
@@ -104,6 +104,8 @@ class Rig:
             now_ns=self.world.now_ns,
             modern=self._modern,
             trace=self._trace,
+            kept=kept,
+            crashed=crashed,
         )
 
     def _connect(self) -> None:
@@ -130,6 +132,20 @@ class Rig:
             self.node = self._boot()
             self.attachment.power_on(self.node)
             self._connect()
+
+    def warm_reset(self, *, crashed: bool = False, after_s: float = 0) -> None:
+        """Reset the node: it boots anew, and the pages that a warm reset keeps are as they were.
+
+        Args:
+            crashed: whether a crash was the cause; the boot then finds its record.
+            after_s: how long the machine takes until the image runs again.
+        """
+        kept = self.node.kept()
+        self.power_off()
+        self.run(after_s)
+        self.node = self._boot(kept, crashed=crashed)
+        self.attachment.power_on(self.node)
+        self._connect()
 
     def save_coverage(self) -> None:
         """Add what the node ran to the coverage of this process, when it is traced."""

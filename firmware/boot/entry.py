@@ -25,6 +25,7 @@ from firmware.layouts.log import (
 )
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.survivor import SURVIVAL, Survival
 from firmware.limits import RECORD_PAGE, STACK_TOP
 from firmware.log import log, log_finish, log_setup, log_write
 from firmware.memory import (
@@ -133,7 +134,7 @@ def clock_setup(a: Asm) -> None:
         Clock.spread_ppm, Clock.source, Clock.unix_time, Watchdog.state, ConfigBlob.local_count,
         CrashRecord.frame, CrashRecord.crashes, CrashRecord.cr2, CrashRecord.told,
     ],
-    writes=[CrashRecord.told],
+    writes=[CrashRecord.told, Survival.crashed],
     calls=[log_write, record_check],
     source="firmware/docs/boot.md#entry",
 )  # fmt: skip
@@ -175,6 +176,7 @@ def boot_report(a: Asm) -> None:
         a.cmp(record.told, 0)
         a.leave(NZ, nothing)
         a.mov(record.told, 1)
+        a.mov(SURVIVAL.it.crashed, 1)
         a.mov(RDX, record.frame.m64(TrapFrame.vector.offset))
         a.mov(RCX, record.frame.m64(TrapFrame.rip.offset))
         a.mov(R8D, record.crashes)

@@ -28,6 +28,7 @@ from firmware.layouts.memory import (
 )
 from firmware.limits import (
     IMAGE_BASE,
+    KEPT_PAGES,
     PAGE,
     STACK_BYTES,
     STACK_TOP,
@@ -298,7 +299,7 @@ def enter_long(a: Asm) -> None:
     a.and_(EAX, -PAGE)
     a.mov(low32(BootInfo.image), EAX)
     a.mov(EAX, RECORD_PHYSICAL)
-    a.mov(EDX, PAGE)
+    a.mov(EDX, KEPT_PAGES * PAGE)
     a.call(region_take)
 
     _pages(a, "bss_start", "bss_end")

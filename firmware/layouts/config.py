@@ -43,6 +43,7 @@ class ConfigBlob(Struct):
     static_dns1 = u32(0x060, "as on the wire; 0 = none")
     static_dns2 = u32(0x064, "as on the wire; 0 = none")
     control_key_len = u32(0x068, "bytes; 0 = the control channel is off")
+    identify_allowance = u32(0x07C, "Identifies per 24 h; 0 = no bound")
     gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")
     gateway_path = bytes_(0x100, PATH_MAX, "path and query of the upgrade request")
     token = bytes_(0x200, TOKEN_MAX, "bot token")

@@ -35,6 +35,7 @@ class ControlVerb(enum.IntEnum):
     SUBSCRIBE = 5
     UNSUBSCRIBE = 6
     STOP = 7
+    NODE_RELEASE = 8
 
 
 class ControlResult(enum.IntEnum):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
 from firmware.layouts.stop import StopReason
+from firmware.layouts.survivor import HoldEnd, SessionRefusal
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
@@ -114,6 +115,14 @@ BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog
 BOOT_NO_CONFIG = code("boot.no_config", Level.ERROR, magic=HEX)
 BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
+BOOT_WARM = code("boot.warm", Level.INFO, boots=DEC, identified=DEC, since=DEC)
+NODE_CRASH_LOOP = code(
+    "node.crash_loop", Level.ERROR, crashes=DEC, within_s=DEC, shards_held_until=names(HoldEnd)
+)
+NODE_RELEASED = code("node.released", Level.WARN, was_held=DEC)
+IDENTIFY_SPENT = code("identify.spent", Level.WARN, used=DEC, allowance=DEC, next_in_s=DEC)
+SESSION_RESTORED = code("session.restored", Level.INFO, sequence=DEC, age_s=DEC)
+SESSION_IGNORED = code("session.ignored", Level.WARN, reason=names(SessionRefusal), sequence=DEC)
 SHARD_BACKOFF = code(
     "shard.backoff", Level.WARN, error=HEX, tcp=names(TcpState), tls=names(TlsState), delay_ms=DEC
 )

@@ -19,7 +19,7 @@ LOWEST = 0x10_0000
 HIGHEST = 1 << 46
 """Memory above is left alone."""
 RECORD_PHYSICAL = 0x20_0000
-"""The crash record's page: fixed, so that the next boot finds it."""
+"""The kept pages, the crash record first: fixed, so that the next boot finds them."""
 WINDOWS_BASE = 0x4000_0000
 """TABLE_WINDOWS maps the gigabyte from here."""
 

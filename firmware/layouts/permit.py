@@ -24,6 +24,7 @@ class Permits(Struct):
 
     SIZE = 0x10 + PERMITS_MAX * Permit.SIZE
     max_concurrency = u32(0x00, "keys in use, 1..PERMITS_MAX; from the configuration")
+    owned = u32(0x04, "keys that have an owner: Identifies that are on their way")
     keys = array(0x10, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
 
 

@@ -51,6 +51,7 @@ class Hold(enum.IntEnum):
     PLAN_CHANGED = 6
     NO_IDENT_BUDGET = 7
     NO_NETWORK = 8
+    CRASH_LOOP = 9
 
 
 class End(enum.IntEnum):

@@ -15,6 +15,7 @@ from firmware.layouts.shard import ShardContext
 from firmware.limits import (
     DMA_BYTES,
     FAULT_STACK_TOP,
+    KEPT_PAGES,
     MMIO_BYTES,
     PAGE,
     RECORD_PAGE,
@@ -211,10 +212,11 @@ def workspace_map(a: Asm, slot: Reg32) -> None:
     reads=[BootInfo.region_count, MemoryRegion],
     writes=[Memory.record],
     calls=[map_fresh, page_map],
+    saves=[RBX, RBP],
     source="firmware/docs/boot.md#crash-record",
 )
 def record_map(a: Asm) -> None:
-    """Map the crash record: its own page when that is memory, so that a warm reset keeps it."""
+    """Map the kept pages: their own when those are memory, so that a warm reset keeps them."""
     entry = MemoryRegion.at(RSI)
     other = a.label("other")
     a.xor(EDX, EDX)
@@ -233,7 +235,7 @@ def record_map(a: Asm) -> None:
         # What the boot program took is no obstacle: it took this page for us.
         a.cmp(entry.kind, MemoryType.OURS)
         a.jz(skip)
-        a.cmp(RAX, RECORD_PHYSICAL + PAGE)
+        a.cmp(RAX, RECORD_PHYSICAL + KEPT_PAGES * PAGE)
         a.j(AE, skip)
         a.cmp(R9, RECORD_PHYSICAL)
         a.j(A, other)
@@ -241,7 +243,7 @@ def record_map(a: Asm) -> None:
         a.place(usable)
         a.cmp(RAX, RECORD_PHYSICAL)
         a.j(A, skip)
-        a.cmp(R9, RECORD_PHYSICAL + PAGE)
+        a.cmp(R9, RECORD_PHYSICAL + KEPT_PAGES * PAGE)
         a.j(B, skip)
         a.mov(EDX, 1)
         a.place(skip)
@@ -249,14 +251,24 @@ def record_map(a: Asm) -> None:
         a.jmp(each.top)
     a.test(EDX, EDX)
     a.jz(other)
-    a.mov(EDI, RECORD_PAGE)
-    a.mov(MEMORY.it.record, RDI)
-    a.mov(RSI, READ_WRITE | RECORD_PHYSICAL)
-    a.jmp(page_map)
+    a.mov(EBX, RECORD_PAGE)
+    a.mov(MEMORY.it.record, RBX)
+    a.mov(RBP, READ_WRITE | RECORD_PHYSICAL)
+    with a.loop() as each:
+        a.mov(RDI, RBX)
+        a.mov(RSI, RBP)
+        a.call(page_map)
+        a.leave(C, each)
+        a.add(RBP, PAGE)
+        a.add(EBX, PAGE)
+        a.cmp(EBX, RECORD_PAGE + KEPT_PAGES * PAGE)
+        a.again(B, each)
+        a.clc()
+    a.ret()
     a.place(other)
     a.mov(MEMORY.it.record, 0)
     a.mov(EDI, RECORD_PAGE)
-    a.mov(ESI, 1)
+    a.mov(ESI, KEPT_PAGES)
     a.jmp(map_fresh)
 
 

@@ -38,6 +38,7 @@ from firmware.node.verbs import (
     control_lease_arm,
     control_lease_expire,
     control_lease_renew,
+    control_node_release,
     control_ping,
 )
 from toolchain.asm import (
@@ -91,6 +92,7 @@ _HANDLERS = {
     ControlVerb.SUBSCRIBE: control_subscribe,
     ControlVerb.UNSUBSCRIBE: control_unsubscribe,
     ControlVerb.STOP: control_stop,
+    ControlVerb.NODE_RELEASE: control_node_release,
 }
 HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
 VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")

@@ -30,6 +30,7 @@ from firmware.layouts.status import (
     Diagnostics,
     StatusReply,
 )
+from firmware.layouts.survivor import SURVIVAL, SURVIVOR, Survival, Survivor
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
@@ -119,6 +120,10 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         Control.accepted,
         Control.bad,
         Control.refused,
+        ConfigBlob.identify_allowance,
+        Survivor.boots,
+        Survivor.identified,
+        Survival.held,
     ],
     writes=[
         StatusReply.slots_used,
@@ -138,6 +143,10 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.requests_bad,
         StatusReply.commands,
         StatusReply.commands_bad,
+        StatusReply.boots,
+        StatusReply.identified,
+        StatusReply.identify_allowance,
+        StatusReply.crash_hold,
     ],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -154,6 +163,10 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         (DRBG.it.weak, reply.entropy_weak),
         (DIAGNOSTICS.it.bad, reply.requests_bad),
         (CONTROL.it.accepted, reply.commands),
+        (SURVIVOR.it.boots, reply.boots),
+        (SURVIVOR.it.identified, reply.identified),
+        (CONFIG.it.identify_allowance, reply.identify_allowance),
+        (SURVIVAL.it.held, reply.crash_hold),
     ):
         a.mov(EAX, source)
         a.mov(target, EAX)

@@ -6,6 +6,7 @@ from firmware.layouts.cpu import FAULTS, Faults
 from firmware.layouts.node import CoreState
 from firmware.layouts.shard import ShardContext
 from firmware.shard.defect import shard_defect
+from firmware.shard.survive import survive_shard
 from firmware.shard.tick import shard_tick
 from toolchain.asm import NZ, R12, R13, R14, R15, RAX, RBP, RBX, Asm, In, Out, routine
 
@@ -16,7 +17,7 @@ from toolchain.asm import NZ, R12, R13, R14, R15, RAX, RBP, RBX, Asm, In, Out, r
     clobbers=CALLER_SAVED,
     reads=[Faults.pending],
     writes=[CoreState.current_shard],
-    calls=[shard_tick, shard_defect],
+    calls=[shard_tick, survive_shard, shard_defect],
     saves=[RBX, RBP, R12, R13, R14, R15],
     guard=True,
     source="firmware/docs/boot.md#faults",
@@ -28,4 +29,8 @@ def shard_turn(a: Asm, shard: ShardContext) -> None:
     with a.if_(NZ):
         a.call(shard_defect)
         a.mov(RAX, -1)
+        a.ret()
+    a.mov(R12, RAX)
+    a.call(survive_shard)
+    a.mov(RAX, R12)
     a.ret()

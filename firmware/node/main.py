@@ -15,11 +15,14 @@ from firmware.memory.windows import workspace_map
 from firmware.net.start import net_start
 from firmware.nic.device import nic_init
 from firmware.node.lease import lease_begin
+from firmware.node.survive import survive_begin
+from firmware.shard.survive import survive_offer
 from toolchain.asm import (
     AE,
     CF,
     CL,
     EAX,
+    EBX,
     ECX,
     EDI,
     EDX,
@@ -31,6 +34,7 @@ from toolchain.asm import (
     R13,
     R13D,
     RAX,
+    RBX,
     RCX,
     RSI,
     Asm,
@@ -51,6 +55,7 @@ from toolchain.asm import (
         ConfigBlob.local_start,
         ConfigBlob.global_total,
         ConfigBlob.profile,
+        Slot.context,
     ],
     writes=[
         ShardContext.shard_id,
@@ -62,8 +67,8 @@ from toolchain.asm import (
         Slot.flags,
         CoreState.slots_used,
     ],
-    calls=[workspace_map],
-    saves=[R12],
+    calls=[workspace_map, survive_offer],
+    saves=[RBX, R12],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
 )
 def slot_add(a: Asm, slot: Reg32) -> None:
@@ -89,6 +94,8 @@ def slot_add(a: Asm, slot: Reg32) -> None:
     a.mov(row.context, EAX)
     a.mov(row.flags, SLOT_ACTIVE)
     a.inc(core.slots_used)
+    a.mov(EBX, row.context)
+    a.call(survive_offer)
     a.clc()
     a.ret()
 
@@ -110,7 +117,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Plan.local_count,
         Permits.max_concurrency,
     ],
-    calls=[lease_begin, nic_init, drbg_seed, net_start, slot_add, log_write],
+    calls=[survive_begin, lease_begin, nic_init, drbg_seed, net_start, slot_add, log_write],
     saves=[R12, R13],
     source="firmware/docs/layers.md",
 )
@@ -135,6 +142,7 @@ def node_init(a: Asm) -> None:
     a.inc(EAX)
     a.mov(PERMITS.it.max_concurrency, EAX)
 
+    a.call(survive_begin)
     # A grant at boot, when the operator wants the lease enforced from the start.
     a.call(lease_begin)
 

@@ -21,6 +21,7 @@ from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
 from firmware.node.slots import slot_wake
 from firmware.node.stop import stop_tick
+from firmware.node.survive import survive_tick
 from firmware.tcp.input import tcp_input
 from toolchain.asm import (
     BE,
@@ -158,6 +159,7 @@ def step_shards(a: Asm) -> None:
     calls=[
         clock_retry,
         lease_tick,
+        survive_tick,
         receive_frames,
         net_tick,
         dns_tick,
@@ -177,6 +179,7 @@ def node_step(a: Asm) -> None:
     a.mov(core.now, RAX)
     a.inc(core.turns)
     a.call(lease_tick)
+    a.call(survive_tick)
     a.call(receive_frames)
     a.mov(R13D, EAX)
     a.call(net_tick)

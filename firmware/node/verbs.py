@@ -7,11 +7,15 @@ of it, a value, and how much payload it wrote; firmware/docs/control.md tells ho
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.control import ControlRequest
 from firmware.layouts.node import LEASE, Lease
+from firmware.layouts.survivor import SURVIVAL, Survival
 from firmware.node.lease_orders import lease_arm, lease_end, lease_renew
+from firmware.node.survive import survive_release
 from toolchain.asm import (
     EAX,
     ECX,
     EDX,
+    R12,
+    R12D,
     RAX,
     RDI,
     RDX,
@@ -108,3 +112,24 @@ def control_lease_expire(
     """Let the lease run out now; the value is the number of the grant that ended."""
     a.call(lease_end)
     _grant(a)
+
+
+@routine(
+    inputs=HANDLER_INPUTS,
+    outputs=HANDLER_OUTPUTS,
+    clobbers=CALLER_SAVED,
+    reads=[Survival.held],
+    calls=[survive_release],
+    saves=[R12],
+    source="firmware/docs/control.md#verbs",
+)
+def control_node_release(
+    a: Asm, request: ControlRequest, length: Reg32, answer: Reg64, room: Reg32
+) -> None:
+    """End the hold of a node that crashed again and again; the value says whether there was one."""
+    a.mov(R12D, SURVIVAL.it.held)
+    a.call(survive_release)
+    a.mov(EDX, R12D)
+    a.xor(ECX, ECX)
+    a.xor(EAX, EAX)  # ControlResult.DONE
+    a.ret()

@@ -15,16 +15,19 @@ from firmware.layouts.shard import (
     ShardFlag,
     ShardState,
 )
+from firmware.layouts.survivor import SURVIVAL, Survival
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
-from firmware.shard.permit import permit_take
+from firmware.shard.allowance import allowance_hold
+from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
 from firmware.tcp.connect import tcp_connect
 from firmware.tls.transport import tls_abort
 from toolchain.asm import (
+    AL,
     AX,
     CL,
     EAX,
@@ -60,13 +63,15 @@ CONNECTION_GONE = site(
 
 
 @routine(
-    outputs=[Out(EAX, "Hold: why no shard may start; 0 = it may")],
-    clobbers=[],
-    reads=[Lease.expired, Clock.tsc_cycles_per_ms, Network.configured],
+    inputs=[In(RBX, ShardContext, "a shard in ASSIGNED")],
+    outputs=[Out(EAX, "Hold: why it may not start; 0 = it may")],
+    clobbers=CALLER_SAVED,
+    reads=[Lease.expired, Clock.tsc_cycles_per_ms, Network.configured, Survival.held],
+    calls=[allowance_hold],
     source="firmware/docs/lifecycle.md#start",
 )
-def shard_may_start(a: Asm) -> None:
-    """Tell whether lease, clock and network allow a shard to leave ASSIGNED."""
+def shard_may_start(a: Asm, shard: ShardContext) -> None:
+    """Tell whether lease, clock, crashes, network and allowance let a shard leave ASSIGNED."""
     a.mov(EAX, Hold.LEASE_EXPIRED)
     a.cmp(LEASE.it.expired, 0)
     with a.if_(NZ):
@@ -75,10 +80,14 @@ def shard_may_start(a: Asm) -> None:
     a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
     with a.if_(Z):
         a.ret()
+    a.mov(EAX, Hold.CRASH_LOOP)
+    a.cmp(SURVIVAL.it.held, 0)
+    with a.if_(NZ):
+        a.ret()
     a.mov(EAX, Hold.NO_NETWORK)
     a.cmp(NETWORK.it.configured, 0)
     with a.if_(NZ):
-        a.xor(EAX, EAX)
+        a.jmp(allowance_hold)
     a.ret()
 
 
@@ -111,16 +120,18 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in phase PERMIT")],
-    clobbers=[RAX, RCX, RDX, RSI],
+    clobbers=CALLER_SAVED,
     reads=[ShardContext.flags, CoreState.now, Clock.tsc_cycles_per_ms],
     writes=[
+        ShardContext.state,
+        ShardContext.hold,
         ShardContext.phase,
         ShardContext.attempts,
         ShardContext.recovery_attempts,
         ShardContext.attempt_started,
         ShardContext.attempt_deadline,
     ],
-    calls=[shard_is_resumable, permit_take],
+    calls=[shard_is_resumable, allowance_hold, permit_take, permit_release],
     source="firmware/docs/lifecycle.md#permits",
 )
 def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
@@ -128,6 +139,14 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
     granted = a.label("granted")
     a.call(shard_is_resumable)
     a.j(C, granted)
+    a.call(allowance_hold)
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        # Nothing is dialled yet: the shard goes back to where it waits for the next window.
+        a.mov(shard.hold, AL)
+        a.mov(shard.state, ShardState.ASSIGNED)
+        a.mov(shard.phase, Phase.NONE)
+        a.jmp(permit_release)
     a.call(permit_take)
     a.j(NC, granted)
     a.ret()

@@ -45,13 +45,14 @@ def _find_key(a: Asm, shard: ShardContext) -> Permit:
         ShardContext.slot,
         ShardContext.permit_since,
         Permits.max_concurrency,
+        Permits.owned,
         Permit.owner,
         Permit.busy_until,
         Permit.waiter,
         Permit.waiting_since,
         CoreState.now,
     ],
-    writes=[Permit.owner, Permit.waiter, Permit.waiting_since],
+    writes=[Permits.owned, Permit.owner, Permit.waiter, Permit.waiting_since],
     source="firmware/docs/lifecycle.md#permits",
 )
 def permit_take(a: Asm, shard: ShardContext) -> None:
@@ -81,6 +82,7 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
     a.jae(busy)
     a.place(free)
     a.mov(permit.owner, ECX)
+    a.inc(PERMITS.it.owned)
     a.mov(permit.waiter, 0)
     a.place(mine)
     a.clc()
@@ -107,12 +109,13 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
         ShardContext.shard_id,
         ShardContext.slot,
         Permits.max_concurrency,
+        Permits.owned,
         Permit.owner,
         Permit.waiter,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[Permit.owner, Permit.busy_until, Permit.waiter],
+    writes=[Permits.owned, Permit.owner, Permit.busy_until, Permit.waiter],
     source="firmware/docs/lifecycle.md#permits",
 )
 def permit_release(a: Asm, shard: ShardContext) -> None:
@@ -128,4 +131,5 @@ def permit_release(a: Asm, shard: ShardContext) -> None:
     a.add(RAX, core.now)
     a.mov(permit.busy_until, RAX)
     a.mov(permit.owner, 0)
+    a.dec(PERMITS.it.owned)
     a.ret()

@@ -18,6 +18,7 @@ from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.log import log, log_write
+from firmware.shard.allowance import allowance_count
 from firmware.shard.backoff import schedule_backoff
 from firmware.shard.dial import shard_ask_permit, shard_begin, shard_dial
 from firmware.shard.lose import record_backoff
@@ -230,6 +231,7 @@ def shard_become_ready(a: Asm, shard: ShardContext) -> None:
         shard_dial,
         tls_start,
         ws_start,
+        allowance_count,
         permit_release,
         shard_become_ready,
     ],
@@ -277,6 +279,7 @@ def shard_advance(a: Asm, shard: ShardContext) -> None:
         a.leave(NE, later)
         a.inc(shard.identifies)
         a.mov(shard.phase, Phase.IDENT)
+        a.call(allowance_count)
         a.call(permit_release)
     with a.block() as later:
         a.cmp(shard.gateway.state, GatewayState.READY)

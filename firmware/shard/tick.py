@@ -152,8 +152,11 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
 
-    # An attempt ends by its deadline; while nobody will wake it, it looks again by itself.
+    # An attempt ends by its deadline; while nobody will wake it, it looks again by itself, as one
+    # does that went back to ASSIGNED.
+    again = a.label("again")
     a.cmp(shard.state, ShardState.STARTING)
+    a.j(B, again)
     a.j(NE, soon)
     a.mov(RAX, shard.attempt_deadline)
     a.dec(RAX)  # zero (no attempt yet) becomes the far end
@@ -161,7 +164,6 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.cmov(B, R12, RAX)
     a.cmp(shard.phase, Phase.RESOLVE)
     with a.block() as announced:
-        again = a.label("again")
         a.j(E, again)
         a.cmp(shard.phase, Phase.PERMIT)
         a.leave(NE, announced)

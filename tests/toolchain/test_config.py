@@ -57,6 +57,7 @@ class TestDefaults:
         assert (config.shards.total, config.shards.start, config.shards.count) == (16, 0, 16)
         assert config.gateway.max_concurrency == 1
         assert config.gateway.endpoint.url == "ws://10.0.2.2:80/?v=10&encoding=json"
+        assert config.identify.allowance == 1000
         assert config.lease.duration_ms == 0
         assert config.backoff.delay_ms == 5000
         assert config.network.dhcp
@@ -96,6 +97,7 @@ class TestDefaults:
         for part in (
             "gateway",
             "shards",
+            "identify",
             "lease",
             "backoff",
             "network",
@@ -166,6 +168,16 @@ class TestLines:
                 "[shards]\ntotal = 8\nstart = 4\ncount = 5\n",
                 "node.toml:3: shards.start: shards 4 to 8 do not exist among a total of 8. Write a "
                 "start of at most 3, a smaller count or a larger total",
+            ),
+            (
+                "[identify]\nallowance = 0\n",
+                "node.toml:2: identify.allowance: 0 is not an integer from 1 to 1000000. Write how "
+                "many Identifies this node may send in 24 hours, 1000 for most bots",
+            ),
+            (
+                "[identify]\nallowance = 1000001\n",
+                "node.toml:2: identify.allowance: 1000001 is not an integer from 1 to 1000000. "
+                "Write how many Identifies this node may send in 24 hours, 1000 for most bots",
             ),
             (
                 "[shards]\ncount = 257\n",

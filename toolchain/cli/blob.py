@@ -56,6 +56,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "lease_ms": config.lease.duration_ms,
             "intents": config.bot.intents,
             "max_concurrency": config.gateway.max_concurrency,
+            "identify_allowance": config.identify.allowance,
             "gateway_host_len": len(host),
             "gateway_path_len": len(path),
             "token_len": len(token),

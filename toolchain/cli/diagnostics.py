@@ -149,6 +149,10 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "requests_bad": reply["requests_bad"],
         "commands": reply["commands"],
         "commands_bad": reply["commands_bad"],
+        "boots": reply["boots"],
+        "identified": reply["identified"],
+        "identify_allowance": reply["identify_allowance"],
+        "crash_hold": bool(reply["crash_hold"]),
     }
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "send": Entry("toolchain.cli.send", "Send a payload through one of its shards."),
     "lease": Entry("toolchain.cli.lease", "Arm, renew or expire a node's lease."),
     "stop": Entry("toolchain.cli.stop", "Stop a node: close its shards, then switch it off."),
+    "release": Entry("toolchain.cli.release", "Let a node go that crashed again and again."),
     "check": Entry("toolchain.cli.check", "Prove the routines against their models."),
     "sim": Entry("toolchain.cli.sim", "Simulate whole nodes in virtual time, seed by seed."),
 }

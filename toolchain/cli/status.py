@@ -149,6 +149,12 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     else:
         lease = f"ends in {milliseconds(node['lease_left_ms'])}"
     console.print(f"lease {lease} (grant {node['lease_generation']})")
+    console.print(
+        f"boot {node['boots']} since power came; {node['identified']} of "
+        f"{node['identify_allowance'] or 'any number of'} Identifies of the day are sent"
+    )
+    if node["crash_hold"]:
+        console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")
     console.print(_summary(shards))
     if len(shards) > ROWS_MOST and not every:
         shards = [row for row in shards if row["state"] != "READY"]

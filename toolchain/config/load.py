@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ControlConfig,
         DiagnosticsConfig,
         GatewayConfig,
+        IdentifyConfig,
         LeaseConfig,
         LogConfig,
         NetworkConfig,
@@ -62,6 +63,7 @@ class NodeConfig:
     bot: BotConfig
     gateway: GatewayConfig
     shards: ShardsConfig
+    identify: IdentifyConfig
     lease: LeaseConfig
     backoff: BackoffConfig
     network: NetworkConfig

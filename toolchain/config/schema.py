@@ -220,6 +220,17 @@ class ShardsConfig(Section):
         return self
 
 
+class IdentifyConfig(Section):
+    """`[identify]`: how many sessions the service lets this node begin."""
+
+    allowance: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="how many Identifies this node may send in 24 hours, 1000 for most bots",
+    )
+
+
 class LeaseConfig(Section):
     """`[lease]`: how long a grant lasts; 0 means that no lease is enforced."""
 
@@ -334,6 +345,7 @@ SECTIONS: dict[str, type[Section]] = {
     "bot": BotConfig,
     "gateway": GatewayConfig,
     "shards": ShardsConfig,
+    "identify": IdentifyConfig,
     "lease": LeaseConfig,
     "backoff": BackoffConfig,
     "network": NetworkConfig,

@@ -28,6 +28,7 @@ from firmware.layouts.log import (
 )
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.survivor import SURVIVAL
 from firmware.limits import RECORD_PAGE
 
 
@@ -75,6 +76,7 @@ def boot_report(w: World) -> None:
         trap = w.view(TrapFrame, record.frame.address)
         if not record.told:
             record.told = 1
+            w.g(SURVIVAL).crashed = 1
             log(w, BOOT_CRASHED, None, trap.vector, trap.rip, record.crashes, record.cr2)
     log(w, BOOT_READY, None, memory.free_pages, w.g(CONFIG).local_count, w.g(WATCHDOG).state)
 

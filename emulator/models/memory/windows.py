@@ -63,9 +63,9 @@ def workspace_map(w: World, slot: int) -> tuple[int, int]:
 
 @model
 def record_map(w: World) -> int:
-    """The fixed page when it is memory and nobody else's; else any page, without a memory."""
+    """The fixed pages when they are memory and nobody else's; else any, without a memory."""
     boot, memory = w.g(BOOT), w.g(MEMORY)
-    here = range(RECORD_PHYSICAL, RECORD_PHYSICAL + PAGE)
+    here = range(RECORD_PHYSICAL, RECORD_PHYSICAL + limits.KEPT_PAGES * PAGE)
     inside = foreign = False
     for n in range(boot.region_count):
         region = boot.regions[n]
@@ -76,9 +76,15 @@ def record_map(w: World) -> int:
             foreign |= first < here.stop and here.start < end
     if inside and not foreign:
         memory.record = limits.RECORD_PAGE
-        return page_map(w, limits.RECORD_PAGE, READ_WRITE | RECORD_PHYSICAL)
+        pages = range(0, limits.KEPT_PAGES * PAGE, PAGE)
+        return int(
+            any(
+                page_map(w, limits.RECORD_PAGE + at, READ_WRITE | RECORD_PHYSICAL + at)
+                for at in pages
+            )
+        )
     memory.record = 0
-    return map_fresh(w, limits.RECORD_PAGE, 1)
+    return map_fresh(w, limits.RECORD_PAGE, limits.KEPT_PAGES)
 
 
 @model

@@ -12,6 +12,7 @@ from emulator.models.node.verbs import (
     control_lease_arm,
     control_lease_expire,
     control_lease_renew,
+    control_node_release,
     control_ping,
 )
 from firmware.layouts.config import CONFIG
@@ -42,6 +43,7 @@ _HANDLERS = {
     ControlVerb.SUBSCRIBE: control_subscribe,
     ControlVerb.UNSUBSCRIBE: control_unsubscribe,
     ControlVerb.STOP: control_stop,
+    ControlVerb.NODE_RELEASE: control_node_release,
 }
 
 

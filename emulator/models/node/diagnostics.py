@@ -16,6 +16,7 @@ from firmware.layouts.status import (
     STATUS_REQUEST_MAGIC,
     StatusReply,
 )
+from firmware.layouts.survivor import SURVIVAL, SURVIVOR
 
 
 @model
@@ -40,6 +41,9 @@ def describe_node(w: World, reply: int) -> None:
     answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
     answer.requests_bad = w.g(DIAGNOSTICS).bad
     control = w.g(CONTROL)
+    answer.boots, answer.identified = w.g(SURVIVOR).boots, w.g(SURVIVOR).identified
+    answer.identify_allowance = w.g(CONFIG).identify_allowance
+    answer.crash_hold = w.g(SURVIVAL).held
     answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
 
 

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.shard.defect import shard_defect
+from emulator.models.shard.survive import survive_shard
 from emulator.models.shard.tick import shard_tick
 from firmware.layouts.cpu import FAULTS
 from firmware.layouts.node import CORE
@@ -16,4 +17,5 @@ def shard_turn(w: World, shard: int) -> int:
     if w.g(FAULTS).pending:
         shard_defect(w, shard)
         return 2**64 - 1
+    survive_shard(w, shard)
     return deadline

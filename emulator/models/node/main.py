@@ -7,6 +7,8 @@ from emulator.models.memory.windows import workspace_map
 from emulator.models.net.start import net_start
 from emulator.models.nic.device import nic_init
 from emulator.models.node.lease import lease_begin
+from emulator.models.node.survive import survive_begin
+from emulator.models.shard.survive import survive_offer
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
@@ -29,6 +31,7 @@ def slot_add(w: World, slot: int) -> int:
     shard.session_ptr = shard.session.address_
     core.slots[slot].context, core.slots[slot].flags = address, 1
     core.slots_used += 1
+    survive_offer(w, address)
     return 0
 
 
@@ -41,6 +44,7 @@ def node_init(w: World) -> int:
     plan.local_count = config.local_count
     keys = config.max_concurrency
     w.g(PERMITS).max_concurrency = keys if 1 <= keys <= PERMITS_MAX else 1
+    survive_begin(w)
     lease_begin(w)
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)
     if error:

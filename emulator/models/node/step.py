@@ -14,6 +14,7 @@ from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.node.slots import slot_wake
 from emulator.models.node.stop import stop_tick
+from emulator.models.node.survive import survive_tick
 from emulator.models.tcp.input import tcp_input
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
@@ -69,6 +70,7 @@ def node_step(w: World) -> int:
     core.now = w.rdtsc()
     core.turns += 1
     lease_tick(w)
+    survive_tick(w)
     taken = receive_frames(w)
     soonest = min(net_tick(w), dns_tick(w))
     console_poll(w)

@@ -2,8 +2,10 @@
 
 from emulator.effects import World, model
 from emulator.models.node.lease_orders import lease_arm, lease_end, lease_renew
+from emulator.models.node.survive import survive_release
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.node import LEASE
+from firmware.layouts.survivor import SURVIVAL
 
 
 @model
@@ -38,3 +40,13 @@ def control_lease_expire(
 ) -> tuple[int, int, int]:
     """As typed on the serial line."""
     return lease_end(w), w.g(LEASE).generation, 0
+
+
+@model
+def control_node_release(
+    w: World, request: int, length: int, answer: int, room: int
+) -> tuple[int, int, int]:
+    """The value is the hold that ended."""
+    held = w.g(SURVIVAL).held
+    survive_release(w)
+    return ControlResult.DONE, held, 0

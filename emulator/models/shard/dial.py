@@ -4,7 +4,8 @@ from emulator.effects import World, model
 from emulator.models.failure import shard_fail
 from emulator.models.log import log_write
 from emulator.models.net.dns import dns_resolve
-from emulator.models.shard.permit import permit_take
+from emulator.models.shard.allowance import allowance_hold
+from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.tcp.connect import tcp_connect
@@ -13,19 +14,22 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.survivor import SURVIVAL
 from firmware.layouts.tcp import TcpState
 from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
 
 
 @model
-def shard_may_start(w: World) -> int:
-    """Lease, clock, network, in this order."""
+def shard_may_start(w: World, shard: int) -> int:
+    """Lease, clock, crashes, network, allowance, in this order."""
     if w.g(LEASE).expired:
         return Hold.LEASE_EXPIRED
     if not w.g(CLOCK).tsc_cycles_per_ms:
         return Hold.NO_CLOCK
-    return Hold.NONE if w.g(NETWORK).configured else Hold.NO_NETWORK
+    if w.g(SURVIVAL).held:
+        return Hold.CRASH_LOOP
+    return allowance_hold(w, shard) if w.g(NETWORK).configured else Hold.NO_NETWORK
 
 
 @model
@@ -43,8 +47,14 @@ def shard_begin(w: World, shard: int) -> None:
 def shard_ask_permit(w: World, shard: int) -> None:
     """Waiting for the permit spends no attempt budget; a Resume is never paced."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
-    if not shard_is_resumable(w, shard) and permit_take(w, shard):
-        return
+    if not shard_is_resumable(w, shard):
+        hold = allowance_hold(w, shard)
+        if hold:
+            context.state, context.phase, context.hold = ShardState.ASSIGNED, Phase.NONE, hold
+            permit_release(w, shard)
+            return
+        if permit_take(w, shard):
+            return
     context.attempts += 1
     if context.flags & ShardFlag.ESTABLISHED:
         context.recovery_attempts += 1

@@ -20,6 +20,7 @@ def permit_take(w: World, shard: int) -> int:
             permit.waiter, permit.waiting_since = me, context.permit_since
         return 1
     permit.owner, permit.waiter = me, 0
+    permits.owned += 1
     return 0
 
 
@@ -34,3 +35,4 @@ def permit_release(w: World, shard: int) -> None:
         return
     permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * IDENTIFY_SPACING_MS
     permit.owner = 0
+    permits.owned -= 1

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
+from emulator.models.shard.allowance import allowance_count
 from emulator.models.shard.backoff import schedule_backoff
 from emulator.models.shard.dial import shard_ask_permit, shard_begin, shard_dial
 from emulator.models.shard.lose import record_backoff
@@ -104,6 +105,7 @@ def shard_advance(w: World, shard: int) -> None:
         elif context.gateway.state == GatewayState.WAIT_READY:
             context.identifies += 1
             context.phase = Phase.IDENT
+            allowance_count(w)
             permit_release(w, shard)
     if context.gateway.state == GatewayState.READY:
         if context.phase == Phase.REPLAY:

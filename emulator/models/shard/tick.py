@@ -57,6 +57,8 @@ def tick_connection(w: World, shard: int) -> int:
         shard_lose(w, shard)
         return int(w.g(CORE).now)
     wanted = min(wanted, tcp_tick(w, shard))
+    if context.state == ShardState.ASSIGNED:
+        wanted = min(wanted, poll_deadline(w))
     if context.state == ShardState.STARTING:
         wanted = min(wanted, (context.attempt_deadline - 1) % 2**64)
         if context.phase in (Phase.RESOLVE, Phase.PERMIT):
@@ -76,7 +78,7 @@ def shard_tick(w: World, shard: int) -> int:
     if state > ShardState.BACKOFF:
         return int(shard_say_goodbye(w, shard))
     if state == ShardState.ASSIGNED:
-        hold = shard_may_start(w)
+        hold = shard_may_start(w, shard)
         if hold:
             context.hold = hold
             return poll_deadline(w)

@@ -11,7 +11,7 @@ from firmware.layouts.cpu import WATCHDOG, TrapFrame
 from firmware.layouts.log import LOG, LOG_RING, LOG_RING_BYTES, Level
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CLOCK, CORE
-from firmware.limits import FAULT_STACK_TOP, PAGE, RECORD_PAGE, STACK_TOP, WINDOW_MMIO
+from firmware.limits import FAULT_STACK_TOP, KEPT_PAGES, PAGE, RECORD_PAGE, STACK_TOP, WINDOW_MMIO
 from tests.support.lab import Lab
 from tests.support.machine_room import PM_PORT, Room
 from tests.support.pages import ready, set_map, tables_region, usable
@@ -23,7 +23,7 @@ LAB = Lab(
         tables_region(),
         Region("low memory", BOOT_INFO_ADDRESS, 2 * PAGE),
         Region("device window", WINDOW_MMIO, 64 * PAGE),
-        Region("record", RECORD_PAGE, PAGE),
+        Region("record", RECORD_PAGE, KEPT_PAGES * PAGE),
         Region("fault stacks", FAULT_STACK_TOP - 3 * PAGE, 3 * PAGE),
     ],
 )  # fmt: skip
@@ -124,7 +124,7 @@ def test_node_setup_without_memory_says_so():
     prepare()
     low_boot(usable(0x10_0000, 0x14_0000))
     assert LAB.call(node_setup, Room(NIC)).outputs["cf"] == 1
-    assert [line.split(" code=")[1] for line in lines()] == ["boot.no_memory free_pages=61"]
+    assert [line.split(" code=")[1] for line in lines()] == ["boot.no_memory free_pages=28"]
 
 
 def test_boot_report_without_a_clock_says_so():

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from firmware.image import DIRECT_ADDRESS
 from firmware.layouts.boot import REGIONS_MAX, BootPath, MemoryType
 from firmware.layouts.memory import LOWEST, RECORD_PHYSICAL, TABLE_PAGES, PageBit
-from firmware.limits import IMAGE_BASE, PAGE, STACK_BYTES, STACK_TOP, WINDOW_PAGE_TABLES
+from firmware.limits import (
+    IMAGE_BASE,
+    KEPT_PAGES,
+    PAGE,
+    STACK_BYTES,
+    STACK_TOP,
+    WINDOW_PAGE_TABLES,
+)
 from tests.support.direct_stage import A20_HIGH, IMAGE, LONG_MODE_AND_NX, TSC, DirectStage
 
 USABLE, RESERVED, OURS = MemoryType.USABLE, MemoryType.RESERVED, MemoryType.OURS
@@ -31,7 +38,7 @@ IMAGE_PHYSICAL = up(BOOT_END)
 IMAGE_BYTES = (
     section(".boot").size + 2 * PAGE - 1 + section(".bss").address - section(".text").address
 )
-TAKEN = [(DIRECT_ADDRESS, IMAGE_BYTES, OURS), (RECORD_PHYSICAL, PAGE, OURS)]
+TAKEN = [(DIRECT_ADDRESS, IMAGE_BYTES, OURS), (RECORD_PHYSICAL, KEPT_PAGES * PAGE, OURS)]
 
 
 def bounds(base, length):

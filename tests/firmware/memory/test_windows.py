@@ -9,6 +9,7 @@ from firmware.layouts.shard import ShardContext
 from firmware.limits import (
     DMA_BYTES,
     FAULT_STACK_TOP,
+    KEPT_PAGES,
     MMIO_BYTES,
     PAGE,
     RECORD_PAGE,
@@ -36,12 +37,13 @@ LAB = Lab(
     slots=3,
     extra=[
         tables_region(),
-        Region("record", RECORD_PAGE, PAGE),
+        Region("record", RECORD_PAGE, KEPT_PAGES * PAGE),
         Region("fault stacks", FAULT_STACK_TOP - 3 * PAGE, 3 * PAGE),
     ],
 )  # fmt: skip
 RW = PageBit.PRESENT | PageBit.WRITE | PageBit.NO_EXECUTE
 ROOM = (0x10_0000, 0x80_0000)
+KEPT_END = RECORD_PHYSICAL + KEPT_PAGES * PAGE
 
 
 def test_mmio_map_is_uncached_and_may_lie_above_4_gb():
@@ -125,17 +127,17 @@ def test_workspace_map_slot_whose_mirror_needs_a_missing_table_refuses():
     ("entries", "kept"),
     [
         ((usable(0x10_0000, 0x80_0000),), True),
-        ((usable(RECORD_PHYSICAL, RECORD_PHYSICAL + PAGE),), True),
-        ((reserved(RECORD_PHYSICAL, RECORD_PHYSICAL + PAGE, MemoryType.OURS), usable(0, 2**32)), True),
+        ((usable(RECORD_PHYSICAL, KEPT_END),), True),
+        ((reserved(RECORD_PHYSICAL, KEPT_END, MemoryType.OURS), usable(0, 2**32)), True),
         ((usable(0, 2**32), reserved(RECORD_PHYSICAL - PAGE, RECORD_PHYSICAL)), True),
-        ((usable(0, 2**32), reserved(RECORD_PHYSICAL + PAGE, RECORD_PHYSICAL + 2 * PAGE)), True),
-        ((usable(0, 2**32), reserved(RECORD_PHYSICAL + PAGE - 1, RECORD_PHYSICAL + PAGE)), False),
+        ((usable(0, 2**32), reserved(KEPT_END, KEPT_END + PAGE)), True),
+        ((usable(0, 2**32), reserved(KEPT_END - 1, KEPT_END)), False),
         ((usable(0, 2**32), reserved(0, RECORD_PHYSICAL + 1)), False),
         ((usable(0, 2**32), (0, 2**64 - 1, 2)), False),
         ((usable(0, 2**32), (PAGE, 2**64 - 1, 2)), False),
         ((usable(0, 2**32), (2**63, PAGE, 2)), True),
         ((usable(RECORD_PHYSICAL + 1, 2**32),), False),
-        ((usable(0, RECORD_PHYSICAL + PAGE - 1),), False),
+        ((usable(0, KEPT_END - 1),), False),
         ((), False),
     ],
 )  # fmt: skip
@@ -144,7 +146,17 @@ def test_record_map_uses_its_own_page_when_that_is_memory(entries, kept):
     set_map(LAB, *entries)
     assert LAB.call(record_map).outputs["cf"] == 0
     assert LAB.g(MEMORY).record == (RECORD_PAGE if kept else 0)
-    assert walk(LAB, RECORD_PAGE) == (RECORD_PHYSICAL if kept else ROOM[0]) | RW
+    for offset in (0, (KEPT_PAGES - 1) * PAGE):
+        assert (
+            walk(LAB, RECORD_PAGE + offset) == (RECORD_PHYSICAL if kept else ROOM[0]) + offset | RW
+        )
+
+
+def test_record_map_without_a_table_refuses():
+    ready(LAB, ROOM)
+    set_map(LAB, usable(0, 2**32))
+    LAB.g(MEMORY).tables_used = TABLE_PAGES
+    assert LAB.call(record_map).outputs["cf"] == 1
 
 
 def test_fault_stacks_map_has_guards():

@@ -20,6 +20,7 @@ from firmware.layouts.control import (
 from firmware.layouts.net import ANSWERS_PER_TURN, NET
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
+from firmware.layouts.survivor import SURVIVAL
 from firmware.node.control import HANDLERS, VERBS, control_try, operator_input
 from tests.support.control import BOOT, KEY, answer, command
 from tests.support.lab import Lab
@@ -237,6 +238,14 @@ def test_lease_verbs(bench, verb, argument, cycles, expired, result):
         assert (lease.expired, lease.deadline) == (0, START + argument * MS)
     else:
         assert lease.expired == (expired or (verb, result) == (ControlVerb.LEASE_EXPIRE, S.DONE))
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_release_ends_the_hold_of_a_node_that_crashed(bench, held):
+    LAB.g(SURVIVAL).held = held
+    got = one(bench, command(ControlVerb.NODE_RELEASE))
+    assert (got["result"], got["value"]) == (S.DONE, held)
+    assert LAB.g(SURVIVAL).held == 0
 
 
 def test_a_turn_looks_at_eight_and_the_next_one_goes_on(bench):

@@ -3,6 +3,7 @@
 import pytest
 
 from emulator.environment import Environment
+from emulator.machine import Region
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
@@ -11,14 +12,27 @@ from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.shard import Hold, ShardContext, ShardState
-from firmware.limits import SHARDS_MAX, WORKSPACE_BASE, WORKSPACE_STATE, WORKSPACE_STRIDE
+from firmware.limits import (
+    KEPT_PAGES,
+    PAGE,
+    RECORD_PAGE,
+    SHARDS_MAX,
+    WORKSPACE_BASE,
+    WORKSPACE_STATE,
+    WORKSPACE_STRIDE,
+)
 from firmware.node.main import node_init, slot_add
 from tests.support.lab import Lab
 from tests.support.nic import DMA_PHYSICAL, PCI_ADDRESS, NicBench
 from tests.support.pages import ready, tables_region
 from tests.support.states import MS, NOW
 
-LAB = Lab(node_init, slot_add, slots=3, extra=(tables_region(),))
+LAB = Lab(
+    node_init,
+    slot_add,
+    slots=3,
+    extra=(tables_region(), Region("record", RECORD_PAGE, KEPT_PAGES * PAGE)),
+)
 ROOM = (0x20_0000, 0x80_0000)
 
 

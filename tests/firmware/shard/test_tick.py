@@ -17,6 +17,7 @@ from firmware.layouts.shard import (
     ShardFlag,
     ShardState,
 )
+from firmware.layouts.survivor import SURVIVAL, SURVIVOR
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -138,6 +139,41 @@ def test_tick_assigned_dials_the_gateway_in_one_step():
     retry, attempt = node.lines()
     assert "code=shard.retry reconnects=0" in retry
     assert "code=shard.attempt attempt=1 resume=0 address=10.0.0.9 port=8080" in attempt
+
+
+def test_tick_assigned_after_three_crashes_waits():
+    node = Node()
+    LAB.g(SURVIVAL).held = 1
+    assert node.tick() == START + 100 * MS
+    assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, Hold.CRASH_LOOP)
+
+
+def spend():
+    LAB.g(CONFIG).identify_allowance = LAB.g(SURVIVOR).identified = 5
+
+
+def test_tick_assigned_without_an_identify_waits_for_the_next_window():
+    node = Node()
+    spend()
+    for _ in range(2):
+        assert node.tick() == START + 100 * MS
+        assert node.shards[0].state == ShardState.ASSIGNED
+        assert node.shards[0].hold == Hold.NO_IDENT_BUDGET
+    assert len(node.lines()) == 1
+
+
+def test_tick_a_shard_that_waits_for_its_permit_goes_back_when_none_is_left():
+    node = Node()
+    node.tick(0)
+    node.tick(1)
+    assert node.shards[1].phase == Phase.PERMIT
+    spend()
+    assert node.tick(1) == START + 100 * MS
+    other = node.shards[1]
+    assert (other.state, other.phase) == (ShardState.ASSIGNED, Phase.NONE)
+    assert (other.hold, other.attempts) == (Hold.NO_IDENT_BUDGET, 0)
+    assert LAB.g(PERMITS).keys[0].waiter == 0
+    assert LAB.g(PERMITS).owned == 1
 
 
 def test_tick_second_shard_of_a_key_waits_without_spending_its_attempt():

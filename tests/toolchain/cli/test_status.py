@@ -159,6 +159,16 @@ def test_tables_show_the_same_for_people(node):
     assert last.split() in lines
 
 
+def test_a_node_that_is_held_says_what_ends_it():
+    facts = {"boots": 4, "identified": 17, "identify_allowance": 1000, "crash_hold": 1}
+    with FakeNode(NODE | facts, [HELD]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert "boot 4 since power came; 17 of 1000 Identifies of the day are sent" in plain.stdout
+    assert "held: three crashes in ten minutes; see shardfw release" in plain.stdout
+    shown = json.loads(as_json.stdout)["node"]
+    assert {key: shown[key] for key in facts} == facts | {"crash_hold": True}
+
+
 def test_a_large_node_lists_what_is_not_ready_unless_asked():
     shards = [*([READY] * 255), HELD]
     with FakeNode(NODE, shards) as node:

@@ -1,0 +1,51 @@
+"""The Identify allowance."""
+
+from emulator.effects import World, model
+from emulator.models.cpu.date import date_now
+from emulator.models.log import log_write
+from emulator.models.memory.kept import survivor_store
+from emulator.models.shard.resume import shard_is_resumable
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import Hold, ShardContext
+from firmware.layouts.survivor import ALLOWANCE_WINDOW_S, SURVIVOR
+
+
+@model
+def allowance_spent(w: World) -> int:
+    """A window ends a day after it began; a date before its beginning moves that and keeps the count."""
+    allowance, facts = w.g(CONFIG).identify_allowance, w.g(SURVIVOR)
+    if not allowance:
+        return 0
+    now = date_now(w)
+    if now - facts.window_at >= ALLOWANCE_WINDOW_S:
+        facts.identified = 0
+        facts.window_at = now
+    elif now < facts.window_at:
+        facts.window_at = now
+    return int((facts.identified + w.g(PERMITS).owned) % 2**32 >= allowance)
+
+
+@model
+def allowance_hold(w: World, shard: int) -> int:
+    """A Resume costs nothing; the line comes when the hold begins."""
+    if shard_is_resumable(w, shard) or not allowance_spent(w):
+        return Hold.NONE
+    context = w.view(ShardContext, shard)
+    if context.hold != Hold.NO_IDENT_BUDGET:
+        log_write(w, shard, SHARD_HELD, Hold.NO_IDENT_BUDGET, context.sequence, 0, 0)
+    return Hold.NO_IDENT_BUDGET
+
+
+@model
+def allowance_count(w: World) -> None:
+    """The first Identify begins the window; the last one is logged with the time to the next."""
+    facts, allowance, now = w.g(SURVIVOR), w.g(CONFIG).identify_allowance, date_now(w)
+    if not facts.identified:
+        facts.window_at = now
+    facts.identified += 1
+    if facts.identified == allowance:
+        left = (facts.window_at + ALLOWANCE_WINDOW_S - now) % 2**64
+        log_write(w, 0, IDENTIFY_SPENT, facts.identified, allowance, left, 0)
+    survivor_store(w)

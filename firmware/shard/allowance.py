@@ -1,0 +1,125 @@
+"""The Identify allowance: so many per day, counted over resets (decision 20)."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.cpu.date import date_now
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.permit import PERMITS, Permits
+from firmware.layouts.shard import Hold, ShardContext
+from firmware.layouts.survivor import ALLOWANCE_WINDOW_S, SURVIVOR, Survivor
+from firmware.log import log, log_write
+from firmware.memory.kept import survivor_store
+from firmware.shard.resume import shard_is_resumable
+from toolchain.asm import (
+    AE,
+    CF,
+    EAX,
+    ECX,
+    EDX,
+    NC,
+    NE,
+    R8,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+
+@routine(
+    outputs=[Out(CF, "1 = no Identify is left in this window")],
+    clobbers=[RAX, RCX, RDX],
+    reads=[ConfigBlob.identify_allowance, Permits.owned, Survivor.identified, Survivor.window_at],
+    writes=[Survivor.identified, Survivor.window_at],
+    calls=[date_now],
+    source="firmware/docs/lifecycle.md#allowance",
+)
+def allowance_spent(a: Asm) -> None:
+    """Tell whether the Identifies sent, and those that hold a permit, use the allowance up."""
+    facts, left = SURVIVOR.it, a.label("left")
+    a.mov(EAX, CONFIG.it.identify_allowance)
+    a.test(EAX, EAX)
+    a.j(Z, left)  # no bound
+
+    # A window that is over starts anew. When the date went back the count stays, to be safe.
+    a.call(date_now)
+    a.mov(RCX, RAX)
+    a.sub(RAX, facts.window_at)
+    with a.if_(B):
+        a.mov(facts.window_at, RCX)
+    with a.else_():
+        a.cmp(RAX, ALLOWANCE_WINDOW_S)
+        with a.if_(AE):
+            a.mov(facts.identified, 0)
+            a.mov(facts.window_at, RCX)
+
+    a.mov(EAX, facts.identified)
+    a.add(EAX, PERMITS.it.owned)
+    a.cmp(EAX, CONFIG.it.identify_allowance)
+    a.cmc()
+    a.ret()
+    a.place(left)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that is about to start")],
+    outputs=[Out(EAX, "Hold.NO_IDENT_BUDGET, or 0")],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.hold, ShardContext.sequence],
+    calls=[shard_is_resumable, allowance_spent, log_write],
+    source="firmware/docs/lifecycle.md#allowance",
+)
+def allowance_hold(a: Asm, shard: ShardContext) -> None:
+    """Hold a shard that needs an Identify when none is left; it says so once."""
+    free = a.label("free")
+    a.call(shard_is_resumable)
+    a.j(C, free)
+    a.call(allowance_spent)
+    a.j(NC, free)
+    a.cmp(shard.hold, Hold.NO_IDENT_BUDGET)
+    with a.if_(NE):
+        a.mov(EDX, Hold.NO_IDENT_BUDGET)
+        a.mov(ECX, shard.sequence)
+        log(a, SHARD_HELD, RBX)
+    a.mov(EAX, Hold.NO_IDENT_BUDGET)
+    a.ret()
+    a.place(free)
+    a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.identify_allowance, Survivor.identified, Survivor.window_at],
+    writes=[Survivor.identified, Survivor.window_at],
+    calls=[date_now, survivor_store, log_write],
+    source="firmware/docs/lifecycle.md#allowance",
+)
+def allowance_count(a: Asm) -> None:
+    """Count an Identify that was sent; the last of the window is said aloud."""
+    facts = SURVIVOR.it
+    a.call(date_now)
+    a.mov(R8, RAX)
+    a.cmp(facts.identified, 0)
+    with a.if_(E):
+        a.mov(facts.window_at, RAX)
+    a.inc(facts.identified)
+    a.mov(EDX, facts.identified)
+    a.mov(ECX, CONFIG.it.identify_allowance)
+    a.cmp(EDX, ECX)
+    with a.if_(E):
+        a.neg(R8)
+        a.add(R8, facts.window_at)
+        a.add(R8, ALLOWANCE_WINDOW_S)
+        log(a, IDENTIFY_SPENT)
+    a.jmp(survivor_store)

@@ -1,0 +1,116 @@
+"""The Identify allowance: never more than so many in a day."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import SSES_VALID, Hold, ShardContext, ShardFlag
+from firmware.layouts.survivor import SURVIVOR
+from firmware.shard.allowance import allowance_count, allowance_hold, allowance_spent
+from tests.support.lab import Lab
+
+LAB = Lab(allowance_count, allowance_hold, allowance_spent, slots=1)
+MS, UNIX, DAY = 1_000_000, 1_790_000_000, 86_400
+
+
+def prepare(*, allowance=3, identified=0, window_at=UNIX, at_s=0, owned=0):
+    LAB.reset()
+    LAB.g(CONFIG).identify_allowance = allowance
+    clock = LAB.g(CLOCK)
+    clock.tsc_cycles_per_ms, clock.unix_time, clock.unix_tsc = MS, UNIX, 0
+    LAB.g(CORE).now = at_s * 1000 * MS
+    facts = LAB.g(SURVIVOR)
+    facts.identified, facts.window_at = identified, window_at
+    LAB.g(PERMITS).owned = owned
+    return LAB.view(ShardContext, LAB.shard(0))
+
+
+def spent():
+    return LAB.call(allowance_spent).outputs["cf"]
+
+
+def lines():
+    return LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head).decode()
+
+
+@pytest.mark.parametrize(
+    ("identified", "owned", "wanted"),
+    [(0, 0, 0), (2, 0, 0), (3, 0, 1), (2, 1, 1), (1, 1, 0), (4, 0, 1)],
+)
+def test_what_was_sent_and_what_is_on_its_way_count(identified, owned, wanted):
+    prepare(identified=identified, owned=owned)
+    assert spent() == wanted
+
+
+def test_zero_is_no_bound():
+    prepare(allowance=0, identified=2**32 - 1)
+    assert spent() == 0
+
+
+@pytest.mark.parametrize(("at_s", "wanted"), [(0, 1), (DAY - 1, 1), (DAY, 0), (2 * DAY, 0)])
+def test_a_window_lasts_a_day(at_s, wanted):
+    prepare(identified=3, at_s=at_s)
+    assert spent() == wanted
+    facts = LAB.g(SURVIVOR)
+    assert (facts.identified, facts.window_at) == ((3, UNIX) if wanted else (0, UNIX + at_s))
+
+
+def test_a_date_that_went_back_begins_the_window_anew_with_its_count():
+    prepare(identified=3, window_at=UNIX + 100)
+    assert spent() == 1
+    assert (LAB.g(SURVIVOR).identified, LAB.g(SURVIVOR).window_at) == (3, UNIX)
+
+
+def test_a_shard_without_an_identify_is_held_and_says_so_once():
+    shard = prepare(identified=3)
+    shard.hold = Hold.NEW
+    assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NO_IDENT_BUDGET
+    assert lines().count("code=shard.held hold=no_ident_budget") == 1
+    shard.hold = Hold.NO_IDENT_BUDGET
+    assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NO_IDENT_BUDGET
+    assert lines().count("code=shard.held") == 1
+
+
+def test_a_resume_needs_none():
+    shard = prepare(identified=3)
+    shard.session_ptr, shard.flags = shard.session.address_, ShardFlag.SEQ_VALID
+    shard.session.valid = SSES_VALID
+    assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NONE
+
+
+def test_while_some_are_left_nobody_is_held():
+    shard = prepare(identified=2)
+    assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NONE
+
+
+def test_the_first_begins_the_window_and_the_last_is_said_aloud():
+    prepare(window_at=5, at_s=10)
+    for n in range(1, 4):
+        LAB.g(CORE).now = (10 + n) * 1000 * MS
+        LAB.call(allowance_count)
+        assert LAB.g(SURVIVOR).identified == n
+        assert LAB.g(SURVIVOR).window_at == UNIX + 11
+        assert lines().count("code=identify.spent") == int(n == 3)
+    assert f"code=identify.spent used=3 allowance=3 next_in_s={DAY - 2}" in lines()
+
+
+def test_without_a_bound_none_is_the_last():
+    prepare(allowance=0)
+    LAB.call(allowance_count)
+    assert lines() == ""
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1),
+    st.integers(0, 2**20), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_any_state(allowance, identified, window_at, at_s, owned):
+    shard = prepare(
+        allowance=allowance, identified=identified, window_at=window_at, at_s=at_s, owned=owned
+    )
+    LAB.call(allowance_hold, shard=shard.address_)
+    LAB.call(allowance_count)

@@ -1,0 +1,197 @@
+"""Sessions over a warm reset: kept while they can be resumed, offered when young and whole."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.machine import Region
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import SSES_VALID, ShardContext, ShardFlag, ShardState
+from firmware.layouts.survivor import SESSION_KEPT_BYTES, SURVIVAL, SavedSession
+from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SURVIVOR_PAGE
+from firmware.shard.survive import survive_offer, survive_shard
+from tests.support.lab import Lab
+
+LAB = Lab(
+    survive_shard,
+    survive_offer,
+    slots=2,
+    extra=[Region("record", RECORD_PAGE, KEPT_PAGES * PAGE)],
+)
+MS, NOW, UNIX = 1_000_000, 900_000 * 1_000_000, 1_790_000_000
+ROW = SURVIVOR_PAGE + PAGE + SavedSession.SIZE
+
+
+def prepare(**fields):
+    """A shard in slot 1 that is READY with a session, and empty pages."""
+    LAB.reset()
+    LAB.machine.write(RECORD_PAGE, bytes(KEPT_PAGES * PAGE))
+    LAB.g(SURVIVAL).page = SURVIVOR_PAGE
+    clock = LAB.g(CLOCK)
+    clock.tsc_cycles_per_ms, clock.unix_time, clock.unix_tsc = MS, UNIX, NOW
+    LAB.g(CORE).now = NOW
+    shard = LAB.view(ShardContext, LAB.shard(1))
+    shard.state, shard.flags = ShardState.READY, ShardFlag.SEQ_VALID
+    shard.shard_id, shard.shard_total, shard.identifies = 41, 64, 1
+    shard.sequence, shard.gateway.seq_acked = 77, 76
+    shard.session_ptr = shard.session.address_
+    session = shard.session
+    session.valid, session.session_id_len, session.resume_host_len = SSES_VALID, 4, 3
+    session.session_id[0:4], session.resume_host[0:3] = b"abcd", b"gw1"
+    for name, value in fields.items():
+        setattr(shard, name, value)
+    return shard
+
+
+def keep(shard, *, at_s=0.0):
+    LAB.g(CORE).now = NOW + round(at_s * 1000) * MS
+    LAB.call(survive_shard, shard=shard.address_)
+    return LAB.view(SavedSession, ROW)
+
+
+def lines():
+    return LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head).decode()
+
+
+def test_before_the_pages_were_looked_at_nothing_is_kept_or_offered():
+    shard = prepare()
+    LAB.g(SURVIVAL).page = 0
+    assert keep(shard).valid == 0
+    LAB.call(survive_offer, shard=shard.address_)
+
+
+def test_a_session_is_kept_with_what_was_handed_on():
+    shard = prepare()
+    row = keep(shard)
+    assert (row.valid, row.connected, row.sequence, row.saved_at) == (1, 1, 76, UNIX)
+    assert (row.shard_id, row.shard_total, row.identifies) == (41, 64, 1)
+    assert row.session[0:SESSION_KEPT_BYTES] == LAB.machine.read(
+        shard.session.address_, SESSION_KEPT_BYTES
+    )
+
+
+def test_a_sequence_that_grows_is_kept_once_a_second():
+    shard = prepare()
+    keep(shard)
+    shard.gateway.seq_acked = 80
+    assert keep(shard, at_s=0.999).sequence == 76
+    assert keep(shard, at_s=1).sequence == 80
+    shard.gateway.seq_acked = 81
+    assert keep(shard, at_s=1.5).sequence == 80
+
+
+def test_the_date_is_that_of_the_connections_end():
+    shard = prepare()
+    keep(shard)
+    shard.state = ShardState.BACKOFF
+    row = keep(shard, at_s=10)
+    assert (row.connected, row.saved_at, row.sequence) == (0, UNIX + 10, 77)
+    shard.session.unanswered_resumes = 1
+    assert keep(shard, at_s=30).saved_at == UNIX + 10
+    assert row.session[0:16] == LAB.machine.read(shard.session.address_, 16)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"identifies": 2}, {"state": ShardState.STARTING}],
+)
+def test_whatever_changes_but_the_sequence_is_kept_at_once(change):
+    shard = prepare()
+    keep(shard)
+    for name, value in change.items():
+        setattr(shard, name, value)
+    shard.sequence = shard.gateway.seq_acked = 99
+    assert keep(shard, at_s=0.1).sequence == 99
+
+
+@pytest.mark.parametrize("field", ["resume_host_len", "resume_port"])
+def test_a_changed_session_is_kept_at_once(field):
+    shard = prepare()
+    keep(shard)
+    setattr(shard.session, field, 7)
+    row = keep(shard, at_s=0.1)
+    assert row.session[0:16] == LAB.machine.read(shard.session.address_, 16)
+
+
+@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
+def test_what_cannot_be_resumed_is_forgotten(flags):
+    shard = prepare()
+    keep(shard)
+    shard.flags = flags
+    assert keep(shard).valid == 0
+
+
+def offered(*, after_s, connected=True, **fields):
+    """Keep a session, reset the node, and offer it `after_s` after the connection's end."""
+    shard = prepare(**fields)
+    if not connected:
+        shard.state = ShardState.BACKOFF
+    keep(shard)
+    session = LAB.machine.read(shard.session.address_, SESSION_KEPT_BYTES)
+    LAB.g(SURVIVAL).before_at = UNIX if connected else 0
+    shard.state, shard.flags, shard.sequence, shard.identifies = 0, 0, 0, 0
+    LAB.machine.write(shard.session.address_, bytes(SESSION_KEPT_BYTES))
+    LAB.g(CLOCK).unix_time = UNIX + after_s
+    LAB.g(CORE).now = NOW
+    return shard, session
+
+
+@pytest.mark.parametrize("connected", [True, False])
+@pytest.mark.parametrize("after_s", [-5, 0, 7, 59])
+def test_a_young_session_is_offered(after_s, connected):
+    shard, session = offered(after_s=after_s, connected=connected)
+    LAB.call(survive_offer, shard=shard.address_)
+    assert (shard.sequence, shard.flags) == (76 if connected else 77, ShardFlag.SEQ_VALID)
+    assert LAB.machine.read(shard.session.address_, SESSION_KEPT_BYTES) == session
+    row = LAB.view(SavedSession, ROW)
+    assert (row.valid, row.connected, row.saved_at) == (1, 0, UNIX)
+    assert f"code=session.restored sequence={row.sequence} age_s={max(after_s, 0)}" in lines()
+
+
+def test_an_offered_session_does_not_grow_younger_by_another_reset():
+    shard, _ = offered(after_s=7)
+    LAB.call(survive_offer, shard=shard.address_)
+    assert keep(shard, at_s=20).saved_at == UNIX
+
+
+@pytest.mark.parametrize(
+    ("after_s", "change", "reason"),
+    [
+        (60, None, "too_old"),
+        (-6, None, "too_old"),
+        (0, {"shard_id": 42}, "other_plan"),
+        (0, {"shard_total": 65}, "other_plan"),
+    ],
+)
+def test_a_session_that_does_not_fit_is_refused_with_the_reason(after_s, change, reason):
+    shard, _ = offered(after_s=after_s)
+    for name, value in (change or {}).items():
+        setattr(shard, name, value)
+    LAB.call(survive_offer, shard=shard.address_)
+    assert (shard.sequence, shard.flags) == (0, 0)
+    assert LAB.view(SavedSession, ROW).valid == 0
+    assert f"code=session.ignored reason={reason} sequence=76" in lines()
+
+
+def test_without_a_date_no_age_is_known():
+    shard, _ = offered(after_s=0)
+    LAB.g(CLOCK).unix_time = 0
+    LAB.call(survive_offer, shard=shard.address_)
+    assert "reason=no_date" in lines()
+
+
+def test_nothing_kept_is_nothing_said():
+    shard = prepare()
+    LAB.call(survive_offer, shard=shard.address_)
+    assert lines() == ""
+
+
+@given(st.integers(SavedSession.valid.offset + 4, SavedSession.SIZE - 1), st.integers(1, 255))
+def test_a_damaged_session_is_refused(at, flip):
+    shard, _ = offered(after_s=0)
+    byte = LAB.machine.read(ROW + at, 1)[0]
+    LAB.machine.write(ROW + at, bytes([byte ^ flip]))
+    LAB.call(survive_offer, shard=shard.address_)
+    assert shard.flags == 0
+    assert "reason=damaged" in lines()
