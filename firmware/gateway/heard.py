@@ -14,6 +14,7 @@ from firmware.gateway.session import kind, value
 from firmware.layouts.events import EVENT_UNKNOWN, EventStream, Notice, Verdict
 from firmware.layouts.gateway import GatewayContext, GatewayState, Op
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonParser, JsonState
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardContext, ShardFlag
 from firmware.websocket.frames import FIRST_PART, LAST_PART
 from toolchain.asm import (
@@ -172,6 +173,7 @@ def gateway_heard_part(
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.flags,
+        ShardContext.profile,
         ShardContext.sequence,
         EventStream.gap_open,
         EventStream.gap_first,
@@ -187,6 +189,13 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
         a.mov(ECX, shard.sequence)
         a.xor(R8D, R8D)
         a.call(events_notice)
+        # What is known of threads may be old then (decision 27).
+        a.cmp(shard.profile, ProfileId.FLUXER)
+        with a.if_(E):
+            a.mov(EDX, Notice.THREADS_STALE)
+            a.mov(ECX, shard.sequence)
+            a.xor(R8D, R8D)
+            a.call(events_notice)
         a.mov(EDX, Notice.GAP)
         a.xor(ECX, ECX)
         a.xor(R8D, R8D)

@@ -33,11 +33,11 @@ def cli(*argv):
 
 
 class Running:
-    """`shardfw run` in the background; its lines are read as they come."""
+    """`shardfw run`, or another command, in the background; its lines are read as they come."""
 
-    def __init__(self, *argv):
+    def __init__(self, *argv, command="run"):
         self.process = subprocess.Popen(
-            [*CLI, "run", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*CLI, command, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None

@@ -93,14 +93,16 @@ def line(event: Dispatch | NoticeEvent) -> str:
     if isinstance(event, NoticeEvent):
         return f"shard {event.shard}  {event.notice.name}  {_values(event)}".rstrip()
     data = "(withheld)" if event.payload is None else _compact(event.report()["d"], ascii_=False)
-    # What the service calls an event must not reach the terminal as a control sequence.
-    return f"shard {event.shard}  {event.sequence}  {json.dumps(event.type)[1:-1]}  {data}"
+    return f"shard {event.shard}  {event.sequence}  {_printable(event.type)}  {_printable(data)}"
+
+
+def _printable(text: str) -> str:
+    """Return text in which nothing steers a terminal, ends a line, or is half a character."""
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _compact(data: object, *, ascii_: bool = True) -> str:
-    text = json.dumps(data, ensure_ascii=ascii_, separators=(",", ":"))
-    # An escape may stand for half a character, which no terminal takes.
-    return text.encode(errors="replace").decode()
+    return json.dumps(data, ensure_ascii=ascii_, separators=(",", ":"))
 
 
 class Printer:

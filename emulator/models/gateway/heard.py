@@ -14,6 +14,7 @@ from emulator.models.gateway.session import kind, value
 from firmware.layouts.events import EVENT_UNKNOWN, Notice, Verdict
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonState
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext, ShardFlag
 
 _CONNECTED = (GatewayState.WAIT_RESUMED, GatewayState.READY)
@@ -73,6 +74,8 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
     context = w.view(ShardContext, shard)
     if awaited == GatewayState.WAIT_RESUMED:
         events_notice(w, shard, Notice.RESUMED, context.sequence, 0)
+        if context.profile == ProfileId.FLUXER:
+            events_notice(w, shard, Notice.THREADS_STALE, context.sequence, 0)
         events_notice(w, shard, Notice.GAP, 0, 0)
     elif context.flags & ShardFlag.ESTABLISHED:
         events_notice(w, shard, Notice.NEW_SESSION, context.sequence, 0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 
 from emulator.simulation.listener import Listener
+from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.events import EVENTS, Notice
+from tests.emulator.simulation.test_node_control import nonce_of, order, ready_rig
 from toolchain.cli.event_stream import Dispatch, EventStream, NoticeEvent
 
 
@@ -210,3 +213,23 @@ def test_an_expired_lease_of_the_node_silences_events_too(rig_of, facts):
     listener.datagrams.clear()
     rig.run(30)
     assert listener.datagrams == []
+
+
+def test_a_command_over_the_wire_makes_a_listener_and_another_ends_it(rig_of, facts):
+    rig = ready_rig(rig_of, facts)
+    boot = nonce_of(rig)
+    wanted = struct.pack("<II", 1, 1)
+    got = order(rig, ControlVerb.SUBSCRIBE, counter=10, boot=boot, argument=30_000, payload=wanted)
+    assert got["result"] == ControlResult.DONE
+    rig._replies.clear()
+    for shard in range(3):
+        rig.gateway.core.dispatch(shard, "TYPING_START", {"shard": shard})
+    rig.gateway.flush()
+    rig.run(1)
+    stream = EventStream()
+    heard = [event for datagram in rig._replies for event in stream.feed(datagram)]
+    assert [(e.shard, e.report()["d"]) for e in heard] == [(1, {"shard": 1})]
+    order(rig, ControlVerb.UNSUBSCRIBE, counter=11, boot=boot)
+    assert rig.node.g(EVENTS).listeners == 0
+    codes = [line["code"] for line in rig.node.log]
+    assert (codes.count("events.subscribed"), codes.count("events.ended")) == (1, 1)

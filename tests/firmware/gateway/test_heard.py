@@ -12,6 +12,7 @@ from firmware.gateway.timers import gateway_tick
 from firmware.layouts.events import Notice
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import JsonField, JsonKind
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardFlag
 from tests.support.gateway_client import GatewayClient, ready_data
 from tests.support.lab import Lab
@@ -149,6 +150,17 @@ def test_a_resume_is_told_in_its_place_and_nothing_is_missing(c):
         ("LIVE", 44, live),
     ]
     assert c.gateway.seq_lower == 1
+
+
+def test_on_fluxer_a_resume_leaves_threads_stale(c):
+    c.shard.profile = ProfileId.FLUXER
+    c.resuming(41)
+    c.dispatch("RESUMED", 43)
+    assert [(kind, values) for kind, values, _ in c.heard()[1:]] == [
+        (Notice.RESUMED, (43, 0)),
+        (Notice.THREADS_STALE, (43, 0)),
+        (Notice.GAP, (0, 0)),
+    ]
 
 
 def test_a_repeated_dispatch_that_came_in_parts_is_ignored(c):

@@ -64,7 +64,7 @@ def test_dispatches_and_notices_are_printed_for_people():
             notice(4, Notice.GAP, 42, 50, shard=3),
             notice(5, Notice.GAP, EVENT_UNKNOWN, EVENT_UNKNOWN, shard=3),
             notice(6, Notice.GAP, 0, 0, shard=3),
-            *dispatch(7, "M\x1b[2J", 2, {"content": "né\ud800"}, shard=3),
+            *dispatch(7, "M\x1b[2J", 2, {"content": "né\ud800\u2028\x9b"}, shard=3),
         ],
     )
     result = events(node, "--count", "2")
@@ -77,7 +77,7 @@ def test_dispatches_and_notices_are_printed_for_people():
         "shard 3  GAP  missing from sequence 42 on, to 50",
         "shard 3  GAP  events may be missing",
         "shard 3  GAP  nothing is missing",
-        'shard 3  2  M\\u001b[2J  {"content":"né?"}',
+        'shard 3  2  M\\u001b[2J  {"content":"né\\ud800\\u2028\\u009b"}',
     ]
     assert [verb for verb, _ in node.done] == [V.SUBSCRIBE, V.UNSUBSCRIBE]
     assert node.done[0][1] == 30_000
