@@ -82,7 +82,7 @@ def events_find(a: Asm, ip: Reg32, port: Reg32) -> None:
             a.cmp(place.expires, 0)
             with a.if_(E):
                 a.mov(free, RDI)
-                a.leave(E, other)
+                a.jmp(other)
             a.cmp(place.ip, ip)
             a.leave(NZ, other)
             a.cmp(place.port, R8W)

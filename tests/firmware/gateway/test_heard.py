@@ -260,6 +260,19 @@ def test_nobody_listens_and_the_path_is_the_same_to_the_instruction():
     assert lengths[0] == lengths[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "private"),
+    [(b"READY", 1), (b"READX", 0), (b"XEADY", 0), (b"READYX", 0), (b"READ", 0), (b"N" * 65, 0)],
+)
+def test_private_only_ready_is_by_its_name(name, private):
+    c = Heard(listeners=0)
+    parser = c.gateway.parser
+    parser.kinds[JsonField.T] = JsonKind.STRING
+    parser.values[4 * JsonField.T : 4 * JsonField.T + 4] = len(name).to_bytes(4, "little")
+    parser.t[: min(len(name), 64)] = name[:64]
+    assert LAB.call(gateway_is_private, shard=c.at).outputs["cf"] == private
+
+
 KINDS = st.sampled_from(JsonKind)
 
 
