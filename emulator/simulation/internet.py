@@ -40,6 +40,11 @@ class Internet:
         self.dhcp = DhcpServer(self.router, policy)
         self.dns = DnsServer(self.router)
         self.gateways: dict[str, GatewayPeer] = {}
+        world.actions["dns-down"] = lambda _name: self._dns_silent(silent=True)
+        world.actions["dns-up"] = lambda _name: self._dns_silent(silent=False)
+
+    def _dns_silent(self, *, silent: bool) -> None:
+        self.dns.silent = silent
 
     def gateway(
         self,

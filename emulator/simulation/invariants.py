@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from emulator.simulation.node import CYCLES_PER_MS
 from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, ip_text
 from emulator.simulation.shard_row import (
+    GATEWAY_AT,
+    GATEWAY_BYTES,
     HEAD_BYTES,
     SESSION_AT,
     SESSION_BYTES,
@@ -53,7 +55,17 @@ _READERS: dict[tuple[str, ...], Callable[[ShardRow], object]] = {
 _SEQ_VALID = int(ShardFlag.SEQ_VALID)
 """A plain number: the operators of an enum cost more than all else that is done with it here."""
 SPINS_MOST = 20
-_ROW_BYTES = HEAD_BYTES + SESSION_BYTES
+_SESSION_IN_ROW = HEAD_BYTES + GATEWAY_BYTES
+_ROW_BYTES = _SESSION_IN_ROW + SESSION_BYTES
+_BEFORE_HELLO = (Phase.PERMIT, Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
+_HEARTBEAT_FIELDS = (
+    "gateway_hb_next", "gateway_hb_sent_at", "gateway_flags", "gateway_beats",
+    "gateway_heartbeat_interval_ms",
+)  # fmt: skip
+LONGEST_WAITS_MS = {
+    "attempt_deadline": 30_000, "phase_deadline": 20_000, "close_deadline": 5_000,
+}  # fmt: skip
+"""The bounds of decision 21 and of a graceful close."""
 _FREE_PHASES = (Phase.PERMIT,)
 """Phases that wait without spending the budget of the attempt."""
 
@@ -132,6 +144,8 @@ def waits_of(new: ShardRow) -> list[tuple[str, int]]:
             limits.append(("phase_deadline", new.phase_deadline))
     elif new.state == S.BACKOFF:
         limits.append(("reconnect_deadline", new.reconnect_deadline))
+    if new.gateway_hb_next and new.state in (S.STARTING, S.READY):
+        limits.append(("hb_next", new.gateway_hb_next))
     if new.close_deadline and new.state in (S.ASSIGNED, S.BACKOFF, S.FATAL):
         limits.append(("close_deadline", new.close_deadline))
     return limits
@@ -148,6 +162,29 @@ def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
             return f"{S(new.state).name} in phase {new.phase} waits without {name}"
         if turn.deadline > value:
             return f"{name} is {value}, but the node wants to run at {turn.deadline}"
+    return ""
+
+
+def _overdue(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
+    """What was due by the beginning of a turn is done at its end, and no wait is too long (I8)."""
+    for name, value in waits_of(new):
+        # A reconnect that is due may wait for the farewell of the last connection.
+        if value <= turn.now and not (name == "reconnect_deadline" and new.close_deadline):
+            return f"{name} was due at {value}, the turn began at {turn.now}"
+        longest = LONGEST_WAITS_MS.get(name, NEVER)
+        if value - turn.now > longest * CYCLES_PER_MS:
+            return f"{name} is {(value - turn.now) / CYCLES_PER_MS:g} ms away, at most {longest}"
+    return ""
+
+
+def _left_over(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """Before Hello nothing of the last connection is left: no timer, flag, interval or count."""
+    early = new.state == S.STARTING and new.phase in _BEFORE_HELLO
+    if not early:
+        return ""
+    for name in _HEARTBEAT_FIELDS:
+        if getattr(new, name):
+            return f"{name} is {getattr(new, name):#x} in phase {Phase(new.phase).name}"
     return ""
 
 
@@ -196,6 +233,8 @@ SHARD_RULES: dict[str, ShardRule] = {
     "counters grow": _counters,
     "backoff": _backoff,
     "every wait has a deadline": _waits,
+    "no wait is overdue or too long": _overdue,
+    "nothing of the last connection": _left_over,
     "fields of the state": _state_fields,
     "resume needs a session": _resume,
     "sequence within a session": _sequence,
@@ -227,7 +266,11 @@ class Invariants:
         self._parts = [
             part
             for slot in range(node.facts.shards)
-            for part in (node.part(slot, 0, HEAD_BYTES), node.part(slot, SESSION_AT, SESSION_BYTES))
+            for part in (
+                node.part(slot, 0, HEAD_BYTES),
+                node.part(slot, GATEWAY_AT, GATEWAY_BYTES),
+                node.part(slot, SESSION_AT, SESSION_BYTES),
+            )
         ]
         self._raw = b"".join(self._parts)
         self.rows = [self._read(slot) for slot in range(node.facts.shards)]
@@ -333,9 +376,8 @@ class Invariants:
         )
 
     def _read(self, slot: int) -> ShardRow:
-        start = slot * _ROW_BYTES
-        end = start + HEAD_BYTES
-        return read_row(self._raw[start:end], self._raw[end : start + _ROW_BYTES])
+        raw = self._raw[slot * _ROW_BYTES : (slot + 1) * _ROW_BYTES]
+        return read_row(raw[:HEAD_BYTES], raw[HEAD_BYTES:_SESSION_IN_ROW], raw[_SESSION_IN_ROW:])
 
 
 def _is_tcp(frame: bytes) -> bool:

@@ -38,7 +38,7 @@ from firmware.layouts.memory import (
     WINDOWS_BASE,
     PageBit,
 )
-from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN, Network
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.survivor import SURVIVAL
 from firmware.limits import PAGE
@@ -172,6 +172,7 @@ class ImageNode:
         self.machine.map_mmio(limits.WINDOW_MMIO, limits.MMIO_BYTES)
         self.machine.hook_special()
         self.trace = BlockTrace(self.machine) if trace else None
+        self._own_ip = self.window(NETWORK)[Network.ip.offset :][: Network.ip.size]
         self._boot(kept, crashed=crashed)
 
     # -- what a world calls -----------------------------------------------------------------------
@@ -234,7 +235,11 @@ class ImageNode:
 
     def address(self) -> str:
         """Return the node's own address, dotted; 0.0.0.0 before it has one."""
-        return ip_text(int(self.g(NETWORK).ip).to_bytes(4, "little"))
+        return ip_text(self.own_ip())
+
+    def own_ip(self) -> bytes:
+        """Return the node's own address as four bytes."""
+        return bytes(self._own_ip)
 
     def console(self, line: str) -> None:
         """Type a line on the serial port; the node sees it in its next turn."""

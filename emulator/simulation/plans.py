@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-# Close codes of the Discord profile and of RFC 6455 that a server may send.
+# Close codes of the Discord profile and of RFC 6455 that a server may send, unknown ones included.
 CLOSE_CODES = (
-    1000, 1001, 1005, 1011, 1012, 4000, 4001, 4002, 4003, 4005, 4007, 4008, 4009,
+    1000, 1001, 1002, 1003, 1005, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 4000,
+    4001, 4002, 4003, 4005, 4006, 4007, 4008, 4009, 4999,
 )  # fmt: skip
+# Codes after which a shard never comes back; rare, because it then shows nothing more.
+LAST_CODES = (4004, 4010, 4011, 4012, 4013, 4014)
+LAST_CODE_SHARE = 0.1
+# Answers to an upgrade that a client tries again after.
+HTTP_ERRORS = (429, 500, 502, 503, 504)
 # The longest that a fault of each kind holds a frame back.
 LONGEST_DELAY_NS = 400 * NS_PER_MS
 LONGEST_OUTAGE_NS = 60 * NS_PER_S
@@ -77,13 +83,16 @@ def _stall(rng: random.Random, at_ns: int, _port: str, shards: int) -> list[Even
 
 
 def _close(rng: random.Random, at_ns: int, _port: str, shards: int) -> list[Event]:
-    argument = f"{rng.randrange(shards)} {rng.choice(CLOSE_CODES)}"
-    return [Event(at_ns, "gateway-close", argument)]
+    shard = rng.randrange(shards)
+    code = rng.choice(LAST_CODES if rng.random() < LAST_CODE_SHARE else CLOSE_CODES)
+    return [Event(at_ns, "gateway-close", f"{shard} {code}")]
 
 
 def _shard_event(rng: random.Random, at_ns: int, _port: str, shards: int) -> list[Event]:
     shard = rng.randrange(shards)
-    what = rng.choice(("abort", "reconnect", "vanish", "invalid {} true", "invalid {} false"))
+    what = rng.choice(
+        ("abort", "reconnect", "vanish", "beat", "invalid {} true", "invalid {} false")
+    )
     text = what.format(shard) if "{}" in what else f"{what} {shard}"
     name, _, argument = text.partition(" ")
     return [Event(at_ns, f"gateway-{name}", argument)]
@@ -91,6 +100,24 @@ def _shard_event(rng: random.Random, at_ns: int, _port: str, shards: int) -> lis
 
 def _restart(rng: random.Random, at_ns: int, _port: str, _shards: int) -> list[Event]:
     return [Event(at_ns, "gateway-restart", rng.choice(("", "keep-sessions")))]
+
+
+def _pause(rng: random.Random, at_ns: int, _port: str, shards: int) -> list[Event]:
+    """Stop reading from TCP for a while: the window closes, nothing is acknowledged by anyone."""
+    shard = str(rng.randrange(shards))
+    length = rng.randrange(NS_PER_MS, LONGEST_OUTAGE_NS)
+    return [Event(at_ns, "gateway-pause", shard), Event(at_ns + length, "gateway-read", shard)]
+
+
+def _refuse(rng: random.Random, at_ns: int, _port: str, _shards: int) -> list[Event]:
+    length = rng.randrange(NS_PER_MS, LONGEST_OUTAGE_NS)
+    refused = Event(at_ns, "gateway-http", str(rng.choice(HTTP_ERRORS)))
+    return [refused, Event(at_ns + length, "gateway-http", "0")]
+
+
+def _no_names(rng: random.Random, at_ns: int, _port: str, _shards: int) -> list[Event]:
+    length = rng.randrange(NS_PER_MS, LONGEST_OUTAGE_NS)
+    return [Event(at_ns, "dns-down"), Event(at_ns + length, "dns-up")]
 
 
 _EVENTS: tuple[Callable[[random.Random, int, str, int], list[Event]], ...] = (
@@ -101,4 +128,7 @@ _EVENTS: tuple[Callable[[random.Random, int, str, int], list[Event]], ...] = (
     _shard_event,
     _shard_event,
     _restart,
+    _pause,
+    _refuse,
+    _no_names,
 )

@@ -21,6 +21,7 @@ from emulator.simulation.monitor import Monitor
 from emulator.simulation.node import ImageNode
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.packet import ip
+from emulator.simulation.pools import free_transmit_buffers
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from emulator.simulation.write_watch import WriteWatch
@@ -111,6 +112,7 @@ class Rig:
     def _connect(self) -> None:
         self.node.plug(self.attachment)
         self.invariants = Invariants(self.node)
+        self.transmit_buffers = free_transmit_buffers(self.node)
         self.attachment.after_turn[:] = [self.invariants.check]
         if self._watch:
             self.attachment.after_turn.append(WriteWatch(self.node).judge)

@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass, fields
 from typing import Any
 
+from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 
@@ -18,8 +19,13 @@ _HEAD = (
 _EVIDENCE = ("error", "tcp_state", "tls_state", "end", "close_code", "delay_ms", "failed_at")
 _TCP = ("state", "remote_ip", "local_port")
 _SESSION = ("valid", "session_id_len", "unanswered_resumes")
+_GATEWAY = (
+    "state", "heartbeat_interval_ms", "hb_next", "hb_sent_at", "flags", "seq_acked", "beats",
+)  # fmt: skip
 _SIZES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 HEAD_BYTES = ShardContext.tcp.offset + TcpContext.SIZE
+GATEWAY_AT = ShardContext.gateway.offset
+GATEWAY_BYTES = GatewayContext.beats.offset + GatewayContext.beats.size
 SESSION_AT = ShardContext.session.offset
 SESSION_BYTES = Session.session_id.offset + 64
 """Enough of a session to tell two of them apart."""
@@ -64,6 +70,13 @@ class ShardRow:
     tcp_state: int
     tcp_remote_ip: int
     tcp_local_port: int
+    gateway_state: int
+    gateway_heartbeat_interval_ms: int
+    gateway_hb_next: int
+    gateway_hb_sent_at: int
+    gateway_flags: int
+    gateway_seq_acked: int
+    gateway_beats: int
     session_valid: int
     session_id_len: int
     session_unanswered_resumes: int
@@ -79,15 +92,16 @@ class ShardRow:
         )
 
 
-def _readers() -> tuple[struct.Struct, struct.Struct]:
-    """Build what unpacks the head with TCP, and the session."""
+def _readers() -> tuple[struct.Struct, struct.Struct, struct.Struct]:
+    """Build what unpacks the head with TCP, the gateway's workspace, and the session."""
     parts = [(getattr(ShardContext, name), 0) for name in _HEAD]
     parts += [
         (getattr(ShardContext.evidence.item, n), ShardContext.evidence.offset) for n in _EVIDENCE
     ]
     parts += [(getattr(TcpContext, n), ShardContext.tcp.offset) for n in _TCP]
     session = [(getattr(Session, name), 0) for name in _SESSION]
-    return _format(parts), _format(session)
+    gateway = [(getattr(GatewayContext, name), 0) for name in _GATEWAY]
+    return _format(parts), _format(gateway), _format(session)
 
 
 def _format(parts: list[tuple[object, int]]) -> struct.Struct:
@@ -103,12 +117,22 @@ def _format(parts: list[tuple[object, int]]) -> struct.Struct:
     return struct.Struct(text)
 
 
-_READ_HEAD, _READ_SESSION = _readers()
+_READ_HEAD, _READ_GATEWAY, _READ_SESSION = _readers()
 _NUMBERS = [each.name for each in fields(ShardRow)][:-1]
 
 
-def read_row(head: bytes, session: bytes) -> ShardRow:
-    """Read a row from the first HEAD_BYTES of a ShardContext and the SESSION_BYTES of its session."""
-    numbers = (*_READ_HEAD.unpack_from(head), *_READ_SESSION.unpack_from(session))
+def read_row(head: bytes, gateway: bytes, session: bytes) -> ShardRow:
+    """Read a row from memory.
+
+    Args:
+        head: the first HEAD_BYTES of a ShardContext.
+        gateway: the first GATEWAY_BYTES of its GatewayContext.
+        session: the SESSION_BYTES of its session.
+    """
+    numbers = (
+        *_READ_HEAD.unpack_from(head),
+        *_READ_GATEWAY.unpack_from(gateway),
+        *_READ_SESSION.unpack_from(session),
+    )
     named: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
     return ShardRow(**named, session_id=session[Session.session_id.offset :])

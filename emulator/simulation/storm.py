@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.faults import Event
+from emulator.simulation.invariants import InvariantError
+from emulator.simulation.ledger import Ledger
 from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.packet import ip
 from emulator.simulation.plans import random_plan
-from emulator.simulation.rig import Rig
+from emulator.simulation.pools import leaks
+from emulator.simulation.rig import GATEWAY_ADDRESS, Rig
+from firmware.layouts.shard import ShardState
 from pxe.gateway import LoadOptions
 from pxe.gateway.envelope import ENVELOPE_ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from emulator.simulation.campaign import Trial
+    from emulator.simulation.faults import FaultPlan
 
 STORM_S = 120
 CALM_S = 300
@@ -32,6 +38,10 @@ RESUME_HOST, RESUME_ADDRESS = "resume.test", "203.0.113.9"
 RESUME_HOST_SHARE = 0.3
 LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 """Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""
+
+
+DISTURBING = frozenset(("link-down", "gateway-pause", "power-off", "jump-clock"))
+"""Events that part what a node sends in time from what arrives in time."""
 
 
 def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool = False) -> Rig:
@@ -59,6 +69,7 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     rig.internet.dhcp.policy.lease_s = rng.choice((60, 600, 3600))
     rig.internet.dns.delay_ns = rng.choice((0, 0, 300 * NS_PER_MS))
     rig.world.actions |= node_actions(rig)
+    ledger = Ledger(rig, ip(GATEWAY_ADDRESS))
     if trial.on_rig is not None:
         trial.on_rig(rig)
     plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
@@ -66,7 +77,8 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     trial.faults(rig.segment, replace(plan, events=tuple(events)))
     rig.run(seconds)
     calm(rig)
-    rig.world.run_until(lambda: settled(rig), within_ns=CALM_S * NS_PER_S)
+    rig.world.run_until(lambda: settled(rig, ledger.fatal), within_ns=CALM_S * NS_PER_S)
+    _judge_rest(rig, ledger, trial.plan)
     rig.save_coverage()
     return rig
 
@@ -101,10 +113,9 @@ def _node_events(rng: random.Random, seconds: int) -> list[Event]:
     back_ns = at_ns + rng.randrange(1, 30 * NS_PER_S)
     chance = rng.random()
     if chance < LEASE_SHARE:
-        return [
-            Event(at_ns, "console", "lease expire"),
-            Event(back_ns, "console", "lease arm 4000000"),
-        ]
+        # By order, or by its own deadline.
+        how = rng.choice(("lease expire", f"lease arm {rng.randrange(1, 20_000)}"))
+        return [Event(at_ns, "console", how), Event(back_ns, "console", "lease arm 4000000")]
     if chance < LEASE_SHARE + POWER_SHARE:
         return [Event(at_ns, "power-off", "node"), Event(back_ns, "power-on", "node")]
     if chance < LEASE_SHARE + POWER_SHARE + CLOCK_SHARE:
@@ -112,12 +123,33 @@ def _node_events(rng: random.Random, seconds: int) -> list[Event]:
     return []
 
 
-def settled(rig: Rig) -> bool:
-    """Say whether every shard is READY and holds the sequence that the gateway has."""
-    return rig.all_ready() and all(
-        (row.sequence, True) == (stats.sequence, stats.connected)
-        for row, stats in zip(rig.invariants.rows, rig.stats.shards, strict=True)
-    )
+def settled(rig: Rig, fatal: Collection[int] = ()) -> bool:
+    """Say whether every shard is READY with the gateway's sequence and nothing is on its way.
+
+    Shards that the gateway closed for good are FATAL instead.
+    """
+    for slot, (row, stats) in enumerate(zip(rig.invariants.rows, rig.stats.shards, strict=True)):
+        if slot in fatal:
+            if row.state != ShardState.FATAL or row.close_deadline:
+                return False
+        elif row.state != ShardState.READY or row.sequence != stats.sequence or not stats.connected:
+            return False
+    return not rig.node.inbox
+
+
+def _judge_rest(rig: Rig, ledger: Ledger, plan: FaultPlan) -> None:
+    """Judge what shows at the end only: nothing leaked, and the gateway refused no Identify."""
+    rig.run(1)
+    held = leaks(rig.node, rig.transmit_buffers)
+    if held:
+        raise InvariantError(f"rule 'no leak': {'; '.join(held)}")
+    refused = rig.stats.identify_gate_refusals
+    # The node counts from when it sent: late frames, a lost power and a clock that jumped excuse it.
+    excused = plan.rules or any(event.name in DISTURBING for event in plan.events)
+    if refused and not excused:
+        raise InvariantError(f"rule 'permit': the gateway refused {refused} Identifies")
+    if not ledger.handed_on:
+        raise InvariantError("rule 'order of dispatches': none was handed on")
 
 
 def calm(rig: Rig) -> None:
@@ -127,5 +159,8 @@ def calm(rig: Rig) -> None:
     rig.power_on()
     rig.node.console("lease arm 4000000")
     rig.world.port("node").set_link(up=True)
+    rig.world.actions["dns-up"]("")
+    rig.world.actions["gateway-http"]("0")
     for shard in range(rig.facts.shards):
         rig.world.actions["gateway-release"](str(shard))
+        rig.world.actions["gateway-read"](str(shard))

@@ -115,6 +115,11 @@ class GatewayCore:
         self._world = world
         self._alarm = Alarm(world.events, self._due)
         self._flushing = False
+        # Whoever compares what goes over the wire with what a node makes of it.
+        self.on_open: Callable[[WebSocketPeer], None] = _nothing
+        self.on_send: Callable[[WebSocketPeer, str], None] = _nothing
+        self.on_message: Callable[[WebSocketPeer, str | bytes], None] = _nothing
+        self.on_close: Callable[[WebSocketPeer, int], None] = _nothing
 
     def open(self, peer: WebSocketPeer) -> None:
         """Join an accepted WebSocket to a new connection of the core."""
@@ -130,7 +135,10 @@ class GatewayCore:
         )
         self.peers[connection.number] = (connection, peer)
 
+        self.on_open(peer)
+
         def message(data: str | bytes) -> None:
+            self.on_message(peer, data)
             connection.feed(data)
             self.flush()
 
@@ -168,32 +176,39 @@ class GatewayCore:
         # Its clock has whole milliseconds: within this one there is nothing left to do.
         self.flush(soonest_ns=NS_PER_MS)
 
-    @staticmethod
-    def _drain(connection: Connection, peer: WebSocketPeer) -> None:
+    def _drain(self, connection: Connection, peer: WebSocketPeer) -> None:
         """Write what the connection queued, unless TCP is still busy with earlier messages."""
         if peer.tcp.sender.backlog >= HIGH_WATER:
             return
         with peer.tcp.corked() if peer.policy.coalesce else contextlib.nullcontext():
             for action in connection.drain():
-                _perform(peer, action)
+                self._perform(peer, action)
+
+    def _perform(self, peer: WebSocketPeer, action: Action) -> None:
+        if isinstance(action, Send):
+            if isinstance(action.data, str):
+                self.on_send(peer, action.data)
+            peer.send(action.data)
+        elif isinstance(action, Abort):
+            peer.abort()
+        elif action.code == EMPTY_CLOSE:
+            self.on_close(peer, action.code)
+            peer.frame(CLOSE)
+            peer.tcp.close()
+        else:
+            self.on_close(peer, action.code)
+            peer.close(action.code, action.reason)
 
 
-def _perform(peer: WebSocketPeer, action: Action) -> None:
-    if isinstance(action, Send):
-        peer.send(action.data)
-    elif isinstance(action, Abort):
-        peer.abort()
-    elif action.code == EMPTY_CLOSE:
-        peer.frame(CLOSE)
-        peer.tcp.close()
-    else:
-        peer.close(action.code, action.reason)
+def _nothing(*_: object) -> None:
+    """Nobody compares."""
 
 
 def plan_actions(gateway: GatewayPeer) -> dict[str, Callable[[str], None]]:
     """Return what timed events of a fault plan may do to a gateway, for `World.actions`.
 
-    `at 5s gateway-close 3 4009` closes shard 3 with 4009; a shard without a connection is passed
+    `at 5s gateway-close 3 4009` closes shard 3 with 4009; `gateway-pause` stops reading from TCP and
+    `gateway-stall` says nothing more; `gateway-http 503` refuses upgrades until `gateway-http 0`. A shard without a connection is passed
     over, because a plan made by chance cannot know who is connected.
     """
     core = gateway.core
@@ -211,7 +226,14 @@ def plan_actions(gateway: GatewayPeer) -> dict[str, Callable[[str], None]]:
         core.restart(keep_sessions=argument == "keep-sessions")
         gateway.flush()
 
+    def http(argument: str) -> None:
+        gateway.server.policy.status = int(argument)
+
     return {
+        "gateway-beat": on_shard(lambda shard, _rest: core.request_heartbeat(shard)),
+        "gateway-http": http,
+        "gateway-pause": on_shard(lambda shard, _rest: gateway.peer_of(shard).tcp.pause()),
+        "gateway-read": on_shard(lambda shard, _rest: gateway.peer_of(shard).tcp.resume()),
         "gateway-close": on_shard(lambda shard, rest: core.kick(shard, int(rest[0]))),
         "gateway-abort": on_shard(lambda shard, _rest: core.abort(shard)),
         "gateway-reconnect": on_shard(lambda shard, _rest: core.reconnect(shard)),

@@ -7,10 +7,23 @@ from typing import Any
 
 import pytest
 
-from emulator.simulation.invariants import SHARD_RULES, TRANSITIONS, Turn
+from emulator.simulation.invariants import (
+    LONGEST_WAITS_MS,
+    SHARD_RULES,
+    TRANSITIONS,
+    Turn,
+)
 from emulator.simulation.node import CYCLES_PER_MS
-from emulator.simulation.shard_row import HEAD_BYTES, SESSION_BYTES, ShardRow, read_row
+from emulator.simulation.shard_row import (
+    GATEWAY_AT,
+    GATEWAY_BYTES,
+    HEAD_BYTES,
+    SESSION_BYTES,
+    ShardRow,
+    read_row,
+)
 from firmware.layouts.clock import NEVER
+from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from toolchain.layout.pack import pack
@@ -36,7 +49,10 @@ def row(state: int = S.ASSIGNED, **fields: Any) -> ShardRow:
     }
     context = bytearray(pack(ShardContext, plain))
     session = pack(Session, {"session_id": b"abc", "session_id_len": 3})
-    return replace(read_row(bytes(context[:HEAD_BYTES]), session[:SESSION_BYTES]), **fields)
+    gateway = context[GATEWAY_AT : GATEWAY_AT + GATEWAY_BYTES]
+    return replace(
+        read_row(bytes(context[:HEAD_BYTES]), bytes(gateway), session[:SESSION_BYTES]), **fields
+    )
 
 
 def broken(old: ShardRow, new: ShardRow, turn: Turn = TURN) -> set[str]:
@@ -66,6 +82,11 @@ CASES = {
     "counters grow": (replace(GOOD, dispatches=5), replace(GOOD, dispatches=4)),
     "backoff": (row(S.READY), row(S.BACKOFF, reconnects=2)),
     "every wait has a deadline": (GOOD, row(S.STARTING, attempt_deadline=0)),
+    "no wait is overdue or too long": (GOOD, replace(GOOD, gateway_hb_next=NOW)),
+    "nothing of the last connection": (
+        row(S.STARTING),
+        row(S.STARTING, gateway_flags=GatewayFlag.ACK_PENDING),
+    ),
     "fields of the state": (GOOD, replace(GOOD, connected_at=0)),
     "resume needs a session": (row(S.STARTING), row(S.STARTING, phase=Phase.REPLAY)),
     "sequence within a session": (
@@ -113,6 +134,24 @@ def test_the_node_must_want_to_run_at_the_earliest_deadline():
     leaving = replace(row(S.BACKOFF), close_deadline=NOW + 2)
     assert broken(leaving, leaving, late) == {"every wait has a deadline"}
     assert broken(GOOD, GOOD, replace(TURN, deadline=NEVER)) == set()
+
+
+@pytest.mark.parametrize(("name", "most"), sorted(LONGEST_WAITS_MS.items()))
+def test_a_wait_may_be_as_long_as_its_bound_and_no_longer(name, most):
+    state = S.BACKOFF if name == "close_deadline" else S.STARTING
+    longest = row(state, **{name: NOW + most * CYCLES_PER_MS})
+    late = replace(TURN, deadline=NOW)
+    assert broken(longest, longest, late) == set()
+    longer = row(state, **{name: NOW + most * CYCLES_PER_MS + 1})
+    assert broken(longer, longer, late) == {"no wait is overdue or too long"}
+
+
+def test_a_due_reconnect_may_wait_for_the_farewell():
+    overdue = row(S.BACKOFF, reconnect_deadline=NOW)
+    turn = replace(TURN, deadline=NOW)
+    assert broken(overdue, overdue, turn) == {"no wait is overdue or too long"}
+    leaving = replace(overdue, close_deadline=NOW + 1)
+    assert broken(leaving, leaving, turn) == set()
 
 
 def test_a_fresh_identify_may_begin_at_a_lower_sequence():

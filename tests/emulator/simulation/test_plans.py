@@ -8,7 +8,7 @@ from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.faults import FaultPlan
 from emulator.simulation.host import Host
 from emulator.simulation.internet import Internet
-from emulator.simulation.plans import random_plan
+from emulator.simulation.plans import CLOSE_CODES, LAST_CODES, random_plan
 from emulator.simulation.world import World
 from pxe.gateway import GatewayOptions
 
@@ -30,7 +30,18 @@ def test_the_seed_decides_and_the_text_carries_all():
     assert names == {
         "link-down", "link-up", "gateway-close", "gateway-abort", "gateway-reconnect",
         "gateway-invalid", "gateway-stall", "gateway-release", "gateway-vanish", "gateway-restart",
+        "gateway-beat", "gateway-pause", "gateway-read", "gateway-http", "dns-down", "dns-up",
     }  # fmt: skip
+
+
+def test_every_close_code_has_its_turn():
+    closes = [
+        int(event.argument.split()[1])
+        for seed in range(2000)
+        for event in plan_of(seed).events
+        if event.name == "gateway-close"
+    ]
+    assert set(closes) == {*CLOSE_CODES, *LAST_CODES}
 
 
 def test_every_event_lies_in_the_run_and_outages_end():
@@ -42,7 +53,8 @@ def test_every_event_lies_in_the_run_and_outages_end():
         assert all(
             event.at_ns < DURATION_NS
             for event in events
-            if event.name not in ("link-up", "gateway-release")
+            if event.name not in ("link-up", "gateway-release", "gateway-read", "dns-up")
+            and (event.name, event.argument) != ("gateway-http", "0")
         )
 
 
