@@ -16,7 +16,7 @@ SIM_LOAD_SECONDS ?= 600
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup format lint types test test-rest test-fast test-system explore build run \
-	listing check mutate bench soak sim ci clean
+	listing check mutate bench soak sim planted ci clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SEC
 	$(BIN)/shardfw sim --seeds $(SEEDS) --jobs $(WORKERS)
 	SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
 		$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
+
+planted: setup ## Plant known bugs in a copy of the tree; the simulation must find each one
+	$(BIN)/python -m emulator.simulation.planted --jobs $(WORKERS) $(ARGS)
 
 ci: ## Exactly what CI runs
 	.ci/run

@@ -342,6 +342,11 @@ class Machine:
             self.engine.emu_stop()
             return 0
 
+    def stop_with(self, error: Exception) -> None:
+        """End the run from within a native hook; `run` raises the error, the first of several."""
+        self._error = self._error or error
+        self.engine.emu_stop()
+
     def _on_out(self, _engine: uc.Uc, port: int, size: int, value: int, _data: object) -> None:
         self.environment.port_out(port, size, value)
 
@@ -400,6 +405,8 @@ class Machine:
         try:
             self.engine.emu_start(start, STOP, count=limit)
         except uc.UcError as error:
+            if self._error is not None:
+                raise self._error from None
             rip = self.engine.reg_read(ux.UC_X86_REG_RIP)
             raise MachineError(f"{self.where(rip)}: {self._fault or error}") from None
         if self._error is not None:

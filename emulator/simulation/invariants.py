@@ -21,6 +21,7 @@ from emulator.simulation.shard_row import (
     read_row,
 )
 from firmware.layouts.clock import NEVER
+from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
 from firmware.layouts.permit import IDENTIFY_SPACING_MS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
@@ -54,10 +55,12 @@ _READERS: dict[tuple[str, ...], Callable[[ShardRow], object]] = {
 }
 _SEQ_VALID = int(ShardFlag.SEQ_VALID)
 """A plain number: the operators of an enum cost more than all else that is done with it here."""
+_ACK_PENDING = int(GatewayFlag.ACK_PENDING)
 SPINS_MOST = 20
 _SESSION_IN_ROW = HEAD_BYTES + GATEWAY_BYTES
 _ROW_BYTES = _SESSION_IN_ROW + SESSION_BYTES
 _BEFORE_HELLO = (Phase.PERMIT, Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
+_CONNECTING = (Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
 _HEARTBEAT_FIELDS = (
     "gateway_hb_next", "gateway_hb_sent_at", "gateway_flags", "gateway_beats",
     "gateway_heartbeat_interval_ms",
@@ -146,6 +149,9 @@ def waits_of(new: ShardRow) -> list[tuple[str, int]]:
         limits.append(("reconnect_deadline", new.reconnect_deadline))
     if new.gateway_hb_next and new.state in (S.STARTING, S.READY):
         limits.append(("hb_next", new.gateway_hb_next))
+        if new.gateway_flags & _ACK_PENDING:
+            interval = new.gateway_heartbeat_interval_ms * CYCLES_PER_MS
+            limits.append(("heartbeat ACK", new.gateway_hb_sent_at + interval))
     if new.close_deadline and new.state in (S.ASSIGNED, S.BACKOFF, S.FATAL):
         limits.append(("close_deadline", new.close_deadline))
     return limits
@@ -172,6 +178,8 @@ def _overdue(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
         if value <= turn.now and not (name == "reconnect_deadline" and new.close_deadline):
             return f"{name} was due at {value}, the turn began at {turn.now}"
         longest = LONGEST_WAITS_MS.get(name, NEVER)
+        if name == "hb_next":
+            longest = new.gateway_heartbeat_interval_ms
         if value - turn.now > longest * CYCLES_PER_MS:
             return f"{name} is {(value - turn.now) / CYCLES_PER_MS:g} ms away, at most {longest}"
     return ""
@@ -210,6 +218,24 @@ def _resume(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
     return "a Resume without a valid session" if asked and not new.resumable else ""
 
 
+def _reset(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """A reset keeps the session, or what is left of one that cannot be resumed."""
+    if old.state != S.BACKOFF or new.state != S.STARTING:
+        return ""
+    if old.resumable != new.resumable:
+        return f"the session was resumable={old.resumable} before a reset"
+    kept = (old.sequence, old.session_id) == (new.sequence, new.session_id)
+    return "" if kept or not new.resumable else "the reset changed sequence or session"
+
+
+def _resume_host(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """A resume host is dropped after one failed connect (decision 21)."""
+    failed = old.state == S.STARTING and new.state == S.BACKOFF
+    if failed and new.evidence_phase in _CONNECTING and new.session_resume_host_len:
+        return f"kept after a connect that failed in phase {Phase(new.evidence_phase).name}"
+    return ""
+
+
 def _sequence(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
     """The sequence never goes back within a session (I4)."""
     both = old.flags & new.flags & _SEQ_VALID and old.session_id == new.session_id
@@ -237,6 +263,8 @@ SHARD_RULES: dict[str, ShardRule] = {
     "nothing of the last connection": _left_over,
     "fields of the state": _state_fields,
     "resume needs a session": _resume,
+    "reset keeps the session": _reset,
+    "resume host": _resume_host,
     "sequence within a session": _sequence,
     "expired lease": _lease,
 }

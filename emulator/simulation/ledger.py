@@ -195,12 +195,23 @@ class Ledger:
             old = before[slot]
             if new is old:
                 continue
+            self._judge_interval(slot, new)
+            if new.identifies != old.identifies:
+                self.known[slot] = None
             self._take_beats(slot, old, new)
             lost = old.state in (ShardState.STARTING, ShardState.READY)
             if lost and new.state in (ShardState.BACKOFF, ShardState.FATAL):
                 self._judge_end(slot, old, new)
         self._rows = list(rows)
         self._before = list(self.known)
+
+    def _judge_interval(self, slot: int, new: ShardRow) -> None:
+        said = self._core.core.options.heartbeat_interval_ms
+        if new.gateway_heartbeat_interval_ms not in (0, said):
+            raise LedgerError(
+                f"slot {slot}, rule 'heartbeats': one in {new.gateway_heartbeat_interval_ms} ms, "
+                f"but Hello said {said}"
+            )
 
     def _take_beats(self, slot: int, old: ShardRow, new: ShardRow) -> None:
         grown = new.gateway_beats - old.gateway_beats

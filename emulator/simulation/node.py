@@ -113,6 +113,7 @@ class ImageNode:
             counting makes the engine ten times slower.
         kept: what the pages that a warm reset keeps hold; empty after power came.
         crashed: whether the boot before ended in a crash whose record was not told yet.
+        tsc_at_zero: TSC when virtual time is zero.
 
     Attributes:
         machine: the machine.
@@ -129,15 +130,17 @@ class ImageNode:
         facts: NodeFacts | None = None,
         *,
         image: Image | None = None,
-        seed: int = 1,
+        seed: int | str = 1,
         now_ns: int = 0,
         modern: bool = False,
         trace: bool = False,
         turn_limit: int = 0,
         kept: bytes = b"",
         crashed: bool = False,
+        tsc_at_zero: int = TSC_AT_ZERO,
     ) -> None:
         self._turn_limit = turn_limit
+        self._tsc_at_zero = tsc_at_zero
         self.facts = facts or NodeFacts()
         self.image = image or node_image()
         regions = [r for n in range(self.facts.shards) for r in workspace_regions(n)]
@@ -163,7 +166,7 @@ class ImageNode:
         self._random = random.Random(seed)
         self.machine.environment = self.bus.connect(
             Environment(
-                tsc=lambda: self._now_ns + TSC_AT_ZERO,
+                tsc=lambda: self._now_ns + tsc_at_zero,
                 random=self._entropy(),
                 on_cpuid=_cpuid,
                 recording=False,
@@ -194,7 +197,7 @@ class ImageNode:
 
     def next_deadline(self, now_ns: int) -> int | None:
         """Return the virtual time of the next turn it asked for, or None."""
-        return None if self._deadline == NEVER else self._deadline - TSC_AT_ZERO
+        return None if self._deadline == NEVER else self._deadline - self._tsc_at_zero
 
     def plug(self, attachment: Attachment) -> None:
         """Let the cable of a port and the operator's keys wake the node, as interrupts do."""
@@ -264,7 +267,7 @@ class ImageNode:
         for region in machine.regions:
             if region.name in ("tables", "dma"):
                 region.buffer[:] = bytes(region.size)
-        boot_tsc = self._now_ns + TSC_AT_ZERO
+        boot_tsc = self._now_ns + self._tsc_at_zero
         machine.write(image.address(BOOT), self.facts.boot(boot_tsc))
         machine.write(image.address(CONFIG), self.facts.config())
         machine.write(image.address(MEMORY), self.facts.memory())

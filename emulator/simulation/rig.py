@@ -18,7 +18,7 @@ from emulator.simulation.host import Host
 from emulator.simulation.internet import SUBNET, Internet
 from emulator.simulation.invariants import Invariants
 from emulator.simulation.monitor import Monitor
-from emulator.simulation.node import ImageNode
+from emulator.simulation.node import TSC_AT_ZERO, ImageNode
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.packet import ip
 from emulator.simulation.pools import free_transmit_buffers
@@ -56,6 +56,7 @@ class Rig:
         modern: drive the card through windows.
         watch: judge every store into a workspace.
         hub: repeat frames to every port; a switch would believe frames with a false source.
+        tsc_at_zero: the node's TSC when virtual time is zero.
         options: settings of the gateway.
     """
 
@@ -69,6 +70,7 @@ class Rig:
         modern: bool = False,
         watch: bool = False,
         hub: bool = False,
+        tsc_at_zero: int = TSC_AT_ZERO,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
         self.facts = facts = facts or NodeFacts()
@@ -90,6 +92,7 @@ class Rig:
         if faults:
             self.segment.set_faults(faults)
         self._trace, self._modern, self._watch = trace, modern, watch
+        self._tsc_at_zero = tsc_at_zero
         self.boots = 0
         self.after_turn: list[Callable[[Attachment], None]] = []
         """Whoever else wants to look at the node after its turns, across power cycles."""
@@ -107,6 +110,7 @@ class Rig:
             trace=self._trace,
             kept=kept,
             crashed=crashed,
+            tsc_at_zero=self._tsc_at_zero,
         )
 
     def _connect(self) -> None:

@@ -16,9 +16,11 @@ _HEAD = (
     "phase_deadline", "close_deadline", "connected_at", "disconnected_at", "attempts",
     "hb_misses", "resumes", "identifies", "last_error", "failure", "dispatches",
 )  # fmt: skip
-_EVIDENCE = ("error", "tcp_state", "tls_state", "end", "close_code", "delay_ms", "failed_at")
+_EVIDENCE = (
+    "error", "tcp_state", "tls_state", "end", "phase", "close_code", "delay_ms", "failed_at",
+)  # fmt: skip
 _TCP = ("state", "remote_ip", "local_port")
-_SESSION = ("valid", "session_id_len", "unanswered_resumes")
+_SESSION = ("valid", "session_id_len", "resume_host_len", "unanswered_resumes")
 _GATEWAY = (
     "state", "heartbeat_interval_ms", "hb_next", "hb_sent_at", "flags", "seq_acked", "beats",
 )  # fmt: skip
@@ -64,6 +66,7 @@ class ShardRow:
     evidence_tcp_state: int
     evidence_tls_state: int
     evidence_end: int
+    evidence_phase: int
     evidence_close_code: int
     evidence_delay_ms: int
     evidence_failed_at: int
@@ -79,6 +82,7 @@ class ShardRow:
     gateway_beats: int
     session_valid: int
     session_id_len: int
+    session_resume_host_len: int
     session_unanswered_resumes: int
     session_id: bytes
 

@@ -14,6 +14,7 @@ from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.faults import Event
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.ledger import Ledger
+from emulator.simulation.node import TSC_AT_ZERO
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.packet import ip
 from emulator.simulation.plans import random_plan
@@ -40,6 +41,7 @@ LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 """Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""
 
 
+SIGN_SHARE = 0.1
 DISTURBING = frozenset(("link-down", "gateway-pause", "power-off", "jump-clock"))
 """Events that part what a node sends in time from what arrives in time."""
 
@@ -63,7 +65,18 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     if resume_host:
         options["public_url"] = f"ws://{RESUME_HOST}"
     modern = rng.random() < 0.5
-    rig = Rig(trial.seed, facts, trace=trace, modern=modern, watch=True, **options)
+    plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
+    extra = _node_events(rng, seconds)
+    plan = replace(plan, events=tuple(sorted((*plan.events, *extra), key=lambda e: e.at_ns)))
+    rig = Rig(
+        trial.seed,
+        facts,
+        trace=trace,
+        modern=modern,
+        watch=True,
+        tsc_at_zero=_tsc_at_zero(rng, plan),
+        **options,
+    )
     if resume_host:
         rig.internet.gateway(RESUME_HOST, RESUME_ADDRESS, sessions_of="gateway.test")
     rig.internet.dhcp.policy.lease_s = rng.choice((60, 600, 3600))
@@ -72,15 +85,21 @@ def storm(trial: Trial, *, shards: int = 16, seconds: int = STORM_S, trace: bool
     ledger = Ledger(rig, ip(GATEWAY_ADDRESS))
     if trial.on_rig is not None:
         trial.on_rig(rig)
-    plan = random_plan(rng, seconds * NS_PER_S, shards=shards)
-    events = sorted((*plan.events, *_node_events(rng, seconds)), key=lambda event: event.at_ns)
-    trial.faults(rig.segment, replace(plan, events=tuple(events)))
+    trial.faults(rig.segment, plan)
     rig.run(seconds)
     calm(rig)
     rig.world.run_until(lambda: settled(rig, ledger.fatal), within_ns=CALM_S * NS_PER_S)
     _judge_rest(rig, ledger, trial.plan)
     rig.save_coverage()
     return rig
+
+
+def _tsc_at_zero(rng: random.Random, plan: FaultPlan) -> int:
+    """In some runs the time-stamp counter passes its sign bit, while something is being mended."""
+    if not plan.events or rng.random() >= SIGN_SHARE:
+        return TSC_AT_ZERO
+    event = rng.choice(plan.events)
+    return (1 << 63) - event.at_ns - rng.randrange(5 * NS_PER_S)
 
 
 def _gateway(rng: random.Random) -> dict[str, Any]:

@@ -43,7 +43,6 @@ class WriteWatch:
     def __init__(self, node: ImageNode) -> None:
         self.by_node: set[int] = set()
         self._node = node
-        self._breaches: list[str] = []
         self._ports = [0] * node.facts.shards
         self._frames: list[bytes] = []
         self._tcp_ports = [
@@ -65,20 +64,21 @@ class WriteWatch:
     def _breach(self, address: int, running: int) -> None:
         machine = self._node.machine
         slot = (address - WORKSPACE_BASE) // WORKSPACE_STRIDE
-        self._breaches.append(
-            f"{machine.where(machine.engine.reg_read(ux.UC_X86_REG_RIP))}: code of the shard at "
-            f"{running:#x} stored to {address:#x}, in the workspace of slot {slot}"
+        where = machine.where(machine.engine.reg_read(ux.UC_X86_REG_RIP))
+        machine.stop_with(
+            CrossWriteError(
+                f"{where}: code of the shard at {running:#x} stored to {address:#x}, "
+                f"in the workspace of slot {slot}"
+            )
         )
 
     def judge(self, _attachment: Attachment | None = None) -> None:
-        """Look at what the turn stored, and at whom its frames were for.
+        """Look at what node code stored in the turn, and at whom its frames were for.
 
         Raises:
-            CrossWriteError: A shard's code stored into a foreign workspace, or node code into one
-                that no frame was for.
+            CrossWriteError: Node code stored into a workspace that no frame was for. What a shard's
+                code stores into a foreign workspace is raised by the turn itself.
         """
-        if self._breaches:
-            raise CrossWriteError(self._breaches[0])
         found, self.by_node = self.by_node | self._judge.take_by_node(), set()
         node = self._node
         now = [int.from_bytes(port, "little") for port in self._tcp_ports]

@@ -89,6 +89,14 @@ CASES = {
     ),
     "fields of the state": (GOOD, replace(GOOD, connected_at=0)),
     "resume needs a session": (row(S.STARTING), row(S.STARTING, phase=Phase.REPLAY)),
+    "reset keeps the session": (
+        row(S.BACKOFF, flags=ShardFlag.SEQ_VALID, session_valid=1),
+        row(S.STARTING),
+    ),
+    "resume host": (
+        row(S.STARTING, reconnects=0),
+        row(S.BACKOFF, evidence_phase=Phase.TCP, session_resume_host_len=9),
+    ),
     "sequence within a session": (
         replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7),
         replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=6),
@@ -144,6 +152,31 @@ def test_a_wait_may_be_as_long_as_its_bound_and_no_longer(name, most):
     assert broken(longest, longest, late) == set()
     longer = row(state, **{name: NOW + most * CYCLES_PER_MS + 1})
     assert broken(longer, longer, late) == {"no wait is overdue or too long"}
+
+
+def test_a_missing_ack_ends_the_connection_after_one_interval():
+    fields = {"gateway_heartbeat_interval_ms": 5, "gateway_flags": GatewayFlag.ACK_PENDING}
+    ready = row(S.READY, gateway_hb_next=NOW + 9, **fields)
+    sent = NOW - 5 * CYCLES_PER_MS
+    assert broken(ready, replace(ready, gateway_hb_sent_at=sent + 1)) == set()
+    late = replace(ready, gateway_hb_sent_at=sent)
+    assert "no wait is overdue or too long" in broken(ready, late)
+
+
+def test_the_next_heartbeat_is_at_most_one_interval_away():
+    interval = 5 * CYCLES_PER_MS
+    ready = row(S.READY, gateway_heartbeat_interval_ms=5, gateway_hb_next=NOW + interval)
+    assert broken(ready, ready) == set()
+    late = replace(ready, gateway_hb_next=NOW + interval + 1)
+    assert broken(ready, late) == {"no wait is overdue or too long"}
+
+
+def test_a_reset_keeps_sequence_and_session_id():
+    fields = {"flags": ShardFlag.SEQ_VALID, "session_valid": 1, "sequence": 7}
+    old, new = row(S.BACKOFF, reconnects=0, **fields), row(S.STARTING, **fields)
+    assert broken(old, new) == set()
+    assert broken(old, replace(new, sequence=6)) >= {"reset keeps the session"}
+    assert broken(old, replace(new, session_id=b"other")) >= {"reset keeps the session"}
 
 
 def test_a_due_reconnect_may_wait_for_the_farewell():

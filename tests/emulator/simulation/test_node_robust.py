@@ -138,9 +138,8 @@ def test_a_store_into_another_workspace_is_found_at_its_instruction(rig_of, fact
     shard = rig.node.shard(1)
     shard.tx_base = rig.node.shard(0).tx_base
     assert slots[1].context == shard.address_
-    rig.node.step(rig.world.now_ns + 60 * NS_PER_S)
     with pytest.raises(CrossWriteError, match=r"\+0x[0-9a-f]+ \(.*in the workspace of slot 0"):
-        watch.judge()
+        rig.node.step(rig.world.now_ns + 60 * NS_PER_S)
     watch.stop()
 
 
