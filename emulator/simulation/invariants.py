@@ -23,7 +23,7 @@ from emulator.simulation.shard_row import (
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
-from firmware.layouts.permit import IDENTIFY_SPACING_MS
+from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import RECONNECT_BACKOFF_MS
@@ -383,7 +383,8 @@ class Invariants:
 
     def _check_identify(self, row: ShardRow, turn: Turn) -> None:
         """One key sends one Identify in five seconds (I6; decision 20)."""
-        key = row.shard_id % self.node.facts.max_concurrency
+        # Discovery may have told another number of keys than is configured.
+        key = row.shard_id % self.node.g(PERMITS).max_concurrency
         last = self._identified.get(key)
         self._identified[key] = turn.now
         if last is not None and turn.now - last < IDENTIFY_SPACING_MS * CYCLES_PER_MS:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
+from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
+from firmware.layouts.profile import ProfileId
 from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
 
@@ -33,6 +35,9 @@ class NodeFacts:
         host: name or dotted address of the gateway.
         port: TCP port of the gateway.
         path: path and query of the upgrade request.
+        profile: the service's rules.
+        discovery: where the gateway's address comes from; with HTTP `host`, `port` and `path` say
+            who is asked for it.
         token: of the bot.
         diagnostics_port: UDP port of the diagnostics; 0 turns them off.
         control_key: what signs commands; empty turns them off.
@@ -50,6 +55,8 @@ class NodeFacts:
     host: str = "gateway.test"
     port: int = 80
     path: str = "/?v=10&encoding=json"
+    profile: ProfileId = ProfileId.DISCORD
+    discovery: DiscoveryMode = DiscoveryMode.STATIC
     token: str = TOKEN
     diagnostics_port: int = 7700
     control_key: bytes = CONTROL_KEY
@@ -80,6 +87,8 @@ class NodeFacts:
                 "diagnostics_port": self.diagnostics_port,
                 "control_key_len": len(self.control_key),
                 "control_key": self.control_key,
+                "profile": self.profile,
+                "discovery": self.discovery,
                 "log_level": self.log_level,
                 "dhcp": 1,
                 "serial": 1,

@@ -28,6 +28,7 @@ from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.shard import ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
 from pxe.gateway import GatewayOptions
+from pxe.gateway.protocol import PROFILES
 from toolchain.layout.pack import pack, unpack
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Rig:
             "shards": facts.total or facts.start + facts.shards,
             "max_concurrency": facts.max_concurrency,
             "token": facts.token,
+            "profile": PROFILES[facts.profile.name.lower()],
         }
         self.gateway = self.internet.gateway(
             address=GATEWAY_ADDRESS, options=GatewayOptions(**(settings | options))

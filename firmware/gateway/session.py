@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.fail import gateway_violate
+from firmware.gateway.url import CHARS, ID_CHAR, URL, url_authority
 from firmware.layouts.gateway import (
     READY_SESSION,
     READY_SHARD,
@@ -13,20 +14,17 @@ from firmware.layouts.json import RESUME_URL_MAX, JsonField, JsonKind, JsonParse
 from firmware.layouts.log import GATEWAY_URL
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import WS_PORT
-from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
+from firmware.limits import SESSION_ID_MAX
 from firmware.log import log, log_write
 from toolchain.asm import (
-    AE,
+    DX,
     EAX,
     ECX,
     EDX,
     NZ,
     R8,
     R8D,
-    R9,
     R9D,
-    R10D,
-    R10W,
     R12,
     RAX,
     RBX,
@@ -39,25 +37,12 @@ from toolchain.asm import (
     In,
     Mem8,
     Mem32,
-    Region,
-    Z,
     mem8,
     mem32,
     routine,
 )
-from toolchain.layout.data import constant
 
 SCHEME = b"ws://"
-_HOST = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
-# RFC 8259 needs no escape for these, and no session id of any service holds others.
-_ID = bytes(c for c in range(0x21, 0x7F) if c not in b'"\\')
-HOST_CHAR, ID_CHAR = 1, 2
-CHARS = constant(
-    "gateway_chars",
-    bytes((HOST_CHAR if c in _HOST else 0) | (ID_CHAR if c in _ID else 0) for c in range(256)),
-    "what may stand in a host name and in a session id",
-)
-URL = Region("resume_gateway_url", "in the parser, RESUME_URL_MAX bytes")
 
 
 def kind(shard: ShardContext, field: JsonField) -> Mem8[int]:
@@ -79,18 +64,16 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
         JsonParser.values,
         JsonParser.resume_url,
         URL,
-        CHARS,
     ],
     writes=[Session.resume_host, Session.resume_host_len, Session.resume_port],
-    calls=[log_write],
+    calls=[url_authority, log_write],
     saves=[R12],
     source="firmware/docs/gateway.md#resume-url",
 )
 def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     """Take host and port of resume_gateway_url; one that cannot be used is ignored, loudly."""
     session = Session.at(R12)
-    at, end, host, size, port, chars = RSI, R8, R9D, ECX, R10D, RDX
-    ignored, port_end, use = a.label("ignored"), a.label("port_end"), a.label("use")
+    at, end, size, ignored = RSI, R8, ECX, a.label("ignored")
     a.mov(R12, shard.session_ptr)
     a.mov(session.resume_host_len, 0)
 
@@ -110,55 +93,11 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     a.cmp(mem8(at, 4, ref=URL), SCHEME[4])
     a.jne(ignored)
     a.add(at, len(SCHEME))
-
-    a.mov(EAX, UrlFault.HOST)
-    a.lea(chars, CHARS.address)
-    a.xor(size, size)
-    with a.loop() as name:
-        a.cmp(at, end)
-        a.leave(AE, name)
-        a.movzx(host, mem8(at, ref=URL))
-        a.test(mem8(chars, index=R9, ref=CHARS), HOST_CHAR)
-        a.leave(Z, name)
-        a.inc(at)
-        a.inc(size)
-        a.jmp(name.top)
-    a.lea(R9D, mem8(RCX, -1, ref=URL))
-    a.cmp(R9D, RESUME_HOST_MAX)
-    a.jae(ignored)
-
-    a.mov(EAX, UrlFault.PORT)
-    a.mov(port, WS_PORT)
-    a.cmp(at, end)
-    a.jae(use)
-    a.cmp(mem8(at, ref=URL), ord(":"))
-    a.jne(port_end)
-    a.xor(port, port)
-    with a.loop() as digits:
-        a.inc(at)
-        a.cmp(at, end)
-        a.leave(AE, digits)
-        a.movzx(R9D, mem8(at, ref=URL))
-        a.sub(R9D, ord("0"))
-        a.cmp(R9D, 9)
-        a.leave(A, digits)
-        a.imul(port, port, 10)
-        a.add(port, R9D)
-        a.cmp(port, 0xFFFF)
-        a.j(A, ignored)
-        a.jmp(digits.top)
-    a.test(port, port)
-    a.jz(ignored)
-    a.cmp(at, end)
-    a.jae(use)
-    a.place(port_end)
-    a.cmp(mem8(at, ref=URL), ord("/"))
-    a.je(use)
-    a.cmp(mem8(at, ref=URL), ord("?"))
-    a.jne(ignored)
-
-    a.place(use)
-    a.mov(session.resume_port, R10W)
+    a.mov(EDX, WS_PORT)
+    a.call(url_authority)
+    a.test(EAX, EAX)
+    a.jnz(ignored)
+    a.mov(session.resume_port, DX)
     a.mov(session.resume_host_len, size)
     a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
     a.lea(RDI, session.resume_host.address)

@@ -42,13 +42,14 @@ class Op(enum.IntEnum):
 
 
 class UrlFault(enum.IntEnum):
-    """Why a resume_gateway_url is not used."""
+    """Why a URL is not used."""
 
     ABSENT = 1
     TOO_LONG = 2
     SCHEME = 3
     HOST = 4
     PORT = 5
+    TARGET = 6
 
 
 OPS_KNOWN = Op.HEARTBEAT_ACK + 1

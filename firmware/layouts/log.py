@@ -161,6 +161,14 @@ GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequen
 GATEWAY_RATE_LIMITED = code("gateway.rate_limited", Level.WARN, opcode=DEC, retry_ms=DEC)
 GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 
+DISCOVERY_ASK = code("discovery.ask", Level.INFO, address=IP, port=DEC, redirects=DEC, token=DEC)
+DISCOVERY_FOUND = code(
+    "discovery.found", Level.INFO, port=DEC, max_concurrency=DEC, remaining=DEC, requests=DEC
+)
+DISCOVERY_WAIT = code("discovery.wait", Level.WARN, error=HEX, status=DEC, wait_ms=DEC)
+DISCOVERY_REFUSED = code("discovery.refused", Level.ERROR, error=HEX, status=DEC)
+DISCOVERY_DATE = code("discovery.retry_date", Level.WARN, status=DEC)
+
 
 # -- the ring -------------------------------------------------------------------------------------
 LEVEL_SILENT = 4

@@ -22,10 +22,13 @@ class Permit(Struct):
 class Permits(Struct):
     """All keys of the node."""
 
-    SIZE = 0x10 + PERMITS_MAX * Permit.SIZE
-    max_concurrency = u32(0x00, "keys in use, 1..PERMITS_MAX; from the configuration")
+    SIZE = 0x20 + PERMITS_MAX * Permit.SIZE
+    max_concurrency = u32(0x00, "keys in use, 1..PERMITS_MAX; configured, or what discovery said")
     owned = u32(0x04, "keys that have an owner: Identifies that are on their way")
-    keys = array(0x10, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
+    remaining = u32(0x08, "session starts that discovery said are left; counts with total")
+    total = u32(0x0C, "session starts in 24 hours, as discovery said; 0 = it said nothing")
+    reset_after_ms = u32(0x10, "time until they are all back, as discovery said; milliseconds")
+    keys = array(0x20, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
 
 
 PERMITS = Global("permits", Permits, "the Identify gate")

@@ -3,7 +3,6 @@
 from firmware.abi import CALLER_SAVED
 from firmware.errors import Layer, site
 from firmware.failure import shard_fail
-from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, LEASE, NETWORK, Clock, CoreState, Lease, Network, core
 from firmware.layouts.shard import (
@@ -21,11 +20,13 @@ from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.shard.allowance import allowance_hold
+from firmware.shard.discover import shard_discover
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
 from firmware.tcp.connect import tcp_connect
 from firmware.tls.transport import tls_abort
+from firmware.websocket.request import ws_base
 from toolchain.asm import (
     AL,
     AX,
@@ -173,19 +174,24 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
         ShardContext.attempts,
         Session.resume_host_len,
         Session.resume_port,
-        ConfigBlob.gateway_host_len,
-        ConfigBlob.gateway_port,
         TcpContext.remote_ip,
         TcpContext.remote_port,
     ],
     writes=[ShardContext.phase, TcpContext.remote_ip, TcpContext.remote_port],
-    calls=[shard_is_resumable, dns_resolve, tcp_connect, shard_fail, log_write],
+    calls=[
+        shard_is_resumable,
+        shard_discover,
+        ws_base,
+        dns_resolve,
+        tcp_connect,
+        shard_fail,
+        log_write,
+    ],
     source="firmware/docs/lifecycle.md#dial",
 )
 def shard_dial(a: Asm, shard: ShardContext) -> None:
     """Resolve the resume host or the base host, then connect; pending names are asked again."""
     base, dial, refused = a.label("base"), a.label("dial"), a.label("refused")
-    config = CONFIG.it
 
     # A Resume goes to the host that READY named, when there is one.
     a.call(shard_is_resumable)
@@ -199,9 +205,11 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
     a.lea(RSI, session.resume_host.address)
     a.jmp(dial)
     a.place(base)
-    a.mov(ECX, config.gateway_host_len)
-    a.mov(AX, config.gateway_port)
-    a.lea(RSI, config.gateway_host.address)
+    a.call(shard_discover)
+    with a.if_(C):
+        a.ret()
+    a.call(ws_base)
+    a.mov(EAX, EDX)
     a.place(dial)
     a.mov(shard.tcp.remote_port, AX)
     a.call(dns_resolve)

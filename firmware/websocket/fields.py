@@ -66,16 +66,20 @@ SP, TAB = ord(" "), ord("\t")
 CRLF = int.from_bytes(b"\r\n", "little")
 
 
-def _name(text: bytes) -> Data:
+def known_name(text: bytes) -> Data:
+    """Return the constant of a name in small letters and hyphens."""
     symbol = "http_" + text.decode().replace("-", "_")
     return constant(symbol, text, "compared without regard to case", align=1)
 
 
 NAME = Region("a known name", "one of the constants below")
-UPGRADE, CONNECTION = _name(b"upgrade"), _name(b"connection")
-ACCEPT = _name(b"sec-websocket-accept")
-EXTENSIONS, PROTOCOL = _name(b"sec-websocket-extensions"), _name(b"sec-websocket-protocol")
-WEBSOCKET = _name(b"websocket")
+UPGRADE, CONNECTION = known_name(b"upgrade"), known_name(b"connection")
+ACCEPT = known_name(b"sec-websocket-accept")
+EXTENSIONS, PROTOCOL = (
+    known_name(b"sec-websocket-extensions"),
+    known_name(b"sec-websocket-protocol"),
+)
+WEBSOCKET = known_name(b"websocket")
 
 
 @routine(
@@ -217,7 +221,7 @@ def ws_take_field(
     for known, handler in handlers.items():  # unrolled: five known fields
         a.mov(RSI, R12)
         a.mov(ECX, R13D)
-        _same(a, known)
+        same_as(a, known)
         a.j(C, handler)
     a.place(fine)
     a.xor(R9D, R9D)
@@ -227,7 +231,7 @@ def ws_take_field(
     a.place(handlers[UPGRADE])
     a.mov(RSI, R14)
     a.mov(ECX, R15D)
-    _same(a, WEBSOCKET)
+    same_as(a, WEBSOCKET)
     a.j(NC, fine)
     a.or_(ws.seen, ResponseHeader.UPGRADE)
     a.jmp(fine)
@@ -257,7 +261,8 @@ def ws_take_field(
     a.ret()
 
 
-def _same(a: Asm, known: Data) -> None:
+def same_as(a: Asm, known: Data) -> None:
+    """Compare the token at RSI, ECX bytes, with a known name: CF."""
     a.lea(RDI, known.address)
     a.mov(EDX, known.size)
     a.call(http_same)
@@ -282,7 +287,7 @@ def _find_upgrade(a: Asm, shard: ShardContext, fine: Label) -> None:
         # left is -1 at the end of the value, else the separator is counted out too.
         a.sub(ECX, left)
         a.dec(ECX)
-        _same(a, UPGRADE)
+        same_as(a, UPGRADE)
         with a.if_(C):
             a.or_(shard.websocket.seen, ResponseHeader.CONNECTION)
         a.test(left, left)

@@ -6,6 +6,7 @@ from firmware.crypto.drbg import drbg_bytes
 from firmware.crypto.sha1 import sha1_digest
 from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import (
     ACCEPT_GUID,
@@ -40,6 +41,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     In,
+    Out,
     Reg32,
     Reg64,
     mem8,
@@ -144,6 +146,44 @@ def ws_write_request(
 
 
 @routine(
+    outputs=[
+        Out(RSI, "host"),
+        Out(ECX, "its bytes"),
+        Out(EDX, "TCP port"),
+        Out(R8, "path and query"),
+        Out(R9D, "their bytes"),
+    ],
+    reads=[
+        ConfigBlob.discovery,
+        ConfigBlob.gateway_host_len,
+        ConfigBlob.gateway_path_len,
+        ConfigBlob.gateway_port,
+        Discovery.gateway_host_len,
+        Discovery.gateway_path_len,
+        Discovery.gateway_port,
+    ],
+    source="firmware/docs/gateway.md#discovery",
+)
+def ws_base(a: Asm) -> None:
+    """Tell where the gateway is: as configured, or as discovery found it."""
+    config, found = CONFIG.it, DISCOVERY.it
+    a.cmp(config.discovery, DiscoveryMode.STATIC)
+    with a.if_(NE):
+        a.lea(RSI, found.gateway_host.address)
+        a.mov(ECX, found.gateway_host_len)
+        a.movzx(EDX, found.gateway_port)
+        a.lea(R8, found.gateway_path.address)
+        a.mov(R9D, found.gateway_path_len)
+        a.ret()
+    a.lea(RSI, config.gateway_host.address)
+    a.mov(ECX, config.gateway_host_len)
+    a.movzx(EDX, config.gateway_port)
+    a.lea(R8, config.gateway_path.address)
+    a.mov(R9D, config.gateway_path_len)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -152,19 +192,14 @@ def ws_write_request(
         Session.valid,
         Session.resume_host_len,
         Session.resume_port,
-        ConfigBlob.gateway_host_len,
-        ConfigBlob.gateway_path_len,
-        ConfigBlob.gateway_port,
     ],
-    calls=[ws_write_request],
+    calls=[ws_base, ws_write_request],
     source="firmware/docs/lifecycle.md#reset-order",
 )
 def ws_build_request(a: Asm, shard: ShardContext) -> None:
     """Write the request for the host that the next attempt dials: the resume host or the base."""
-    config, session = CONFIG.it, Session.at(RAX)
-    base, write = a.label("base"), a.label("write")
-    a.lea(R8, config.gateway_path.address)
-    a.mov(R9D, config.gateway_path_len)
+    session, base = Session.at(RAX), a.label("base")
+    a.call(ws_base)
 
     # The same test as the dial's: a session that can be resumed, and a host that READY named.
     a.mov(RAX, shard.session_ptr)
@@ -174,15 +209,10 @@ def ws_build_request(a: Asm, shard: ShardContext) -> None:
     a.jne(base)
     a.test(shard.flags, ShardFlag.SEQ_VALID)
     a.jz(base)
+    a.cmp(session.resume_host_len, 0)
+    a.je(base)
     a.mov(ECX, session.resume_host_len)
-    a.test(ECX, ECX)
-    a.jz(base)
     a.lea(RSI, session.resume_host.address)
     a.movzx(EDX, session.resume_port)
-    a.jmp(write)
     a.place(base)
-    a.lea(RSI, config.gateway_host.address)
-    a.mov(ECX, config.gateway_host_len)
-    a.movzx(EDX, config.gateway_port)
-    a.place(write)
     a.jmp(ws_write_request)

@@ -15,18 +15,19 @@ from firmware.layouts.websocket import (
     WsState,
 )
 from firmware.websocket.fail import fail_with, ws_fail
-from firmware.websocket.fields import CLASSES, CRLF, SP, VALUE_CHAR, http_line, ws_take_field
+from firmware.websocket.fields import http_line, ws_take_field
+from firmware.websocket.http import http_find_end, http_status
 from toolchain.asm import (
     AX,
-    DL,
     EAX,
     ECX,
     EDX,
-    R8,
+    NC,
     R8D,
     R9D,
     R12,
     R13,
+    R13D,
     R14,
     RAX,
     RBX,
@@ -34,30 +35,19 @@ from toolchain.asm import (
     RDI,
     RDX,
     RSI,
-    A,
     Asm,
-    B,
     C,
     E,
-    G,
     In,
-    Label,
     Out,
     Reg32,
     Reg64,
-    Z,
     mem8,
-    mem16,
     mem32,
-    mem64,
     routine,
 )
 
-CRLF_TWICE = int.from_bytes(b"\r\n\r\n", "little")
-HTTP_1_1 = int.from_bytes(b"HTTP/1.1", "little")
-CR = ord("\r")
 SWITCHING = 101
-STATUS_BYTES = len(b"HTTP/1.1 101")
 
 
 @routine(
@@ -68,13 +58,13 @@ STATUS_BYTES = len(b"HTTP/1.1 101")
     ],
     outputs=[Out(ECX, "bytes of the head; 0 = not whole yet, or failed")],
     clobbers=CALLER_SAVED,
-    reads=[RESPONSE, CLASSES, WebSocketContext.scanned, WebSocketContext.seen],
+    reads=[WebSocketContext.scanned, WebSocketContext.seen],
     writes=[
         WebSocketContext.scanned,
         WebSocketContext.http_status,
         WebSocketContext.state,
     ],
-    calls=[http_line, ws_take_field, ws_fail],
+    calls=[http_find_end, http_status, http_line, ws_take_field, ws_fail],
     saves=[R12, R13, R14],
     source="RFC 6455 4.1; RFC 9112 4",
 )
@@ -82,26 +72,17 @@ def ws_response(a: Asm, shard: ShardContext, head: Reg64, length: Reg32) -> None
     """Accept the upgrade or fail; what follows the head belongs to the first frame."""
     ws = shard.websocket
     last, line = R13, R14
-    whole, fail, none, accepted, status_line = map(
-        a.label, ("whole", "fail", "none", "accepted", "status_line")
+    whole, fail, none, accepted, status_line, refused = map(
+        a.label, ("whole", "fail", "none", "accepted", "status_line", "refused")
     )
-    # Search for the empty line, from where the last search ended.
     a.mov(R12, head)
+    a.mov(R13D, length)
     a.mov(EAX, ws.scanned)
-    a.mov(EDX, RESPONSE_MAX)
-    a.cmp(length, EDX)
-    a.cmov(B, EDX, length)
-    a.sub(EDX, 4)
-    with a.loop() as search:
-        a.cmp(EAX, EDX)
-        a.leave(G, search)
-        a.cmp(mem32(head, index=RAX, ref=RESPONSE), CRLF_TWICE)
-        a.je(whole)
-        a.inc(EAX)
-        a.jmp(search.top)
+    a.call(http_find_end)
+    a.j(NC, whole)
     a.mov(ws.scanned, EAX)
     a.mov(R9D, RESPONSE_TOO_LONG.code)
-    a.cmp(length, RESPONSE_MAX)
+    a.cmp(R13D, RESPONSE_MAX)
     a.jae(fail)
     a.place(none)
     a.xor(ECX, ECX)
@@ -109,7 +90,11 @@ def ws_response(a: Asm, shard: ShardContext, head: Reg64, length: Reg32) -> None
 
     a.place(whole)
     a.lea(last, mem8(head, 2, index=RAX, ref=RESPONSE))  # the empty line
-    _status(a, shard, last, status_line, fail)
+    a.mov(RDX, last)
+    a.call(http_status)
+    a.j(C, status_line)
+    a.cmp(EAX, SWITCHING)
+    a.jne(refused)
     with a.loop() as lines:
         a.cmp(RSI, last)
         a.je(accepted)
@@ -143,56 +128,16 @@ def ws_response(a: Asm, shard: ShardContext, head: Reg64, length: Reg32) -> None
     fail_with(a, HEADER_LINE)
     a.jmp(none)
 
-
-def _status(a: Asm, shard: ShardContext, last: Reg64, bad: Label, fail: Label) -> None:
-    """Judge the status line at RSI; RSI := the line after it."""
-    digit = EDX
-    a.lea(RAX, mem8(RSI, STATUS_BYTES, ref=RESPONSE))
-    a.cmp(RAX, last)
-    a.jae(bad)
-    a.mov(RAX, HTTP_1_1)
-    a.cmp(RAX, mem64(RSI, ref=RESPONSE))
-    a.jne(bad)
-    a.cmp(mem8(RSI, 8, ref=RESPONSE), SP)
-    a.jne(bad)
-    a.xor(EAX, EAX)
-    for n in range(9, STATUS_BYTES):  # unrolled: three digits
-        a.movzx(digit, mem8(RSI, n, ref=RESPONSE))
-        a.sub(digit, ord("0"))
-        a.cmp(digit, 9)
-        a.j(A, bad)
-        a.imul(EAX, EAX, 10)
-        a.add(EAX, digit)
-    a.add(RSI, STATUS_BYTES)
-    a.mov(DL, mem8(RSI, ref=RESPONSE))
-    a.cmp(DL, SP)
-    with a.block() as ended:
-        a.leave(E, ended)
-        a.cmp(DL, CR)
-        a.jne(bad)
-    # The reason means nothing, but the line has to end like one.
-    a.lea(R8, CLASSES.address)
-    with a.loop() as reason:
-        a.movzx(EDX, mem8(RSI, ref=RESPONSE))
-        a.test(mem8(R8, index=RDX, ref=CLASSES), VALUE_CHAR)
-        a.leave(Z, reason)
-        a.inc(RSI)
-        a.jmp(reason.top)
-    a.cmp(mem16(RSI, ref=RESPONSE), CRLF)
-    a.jne(bad)
-    a.add(RSI, 2)
-    a.cmp(EAX, SWITCHING)
-    with a.block() as switching:
-        a.leave(E, switching)
-        a.mov(shard.websocket.http_status, AX)
-        a.lea(R9D, mem32(RAX, UPGRADE_REFUSED.code, ref=RESPONSE))
-        a.mov(EDX, End.NETWORK)
-        # 4xx: asking again at once can only make it worse (case E32).
-        a.sub(EAX, 400)
-        a.cmp(EAX, 100)
-        a.sbb(ECX, ECX)
-        a.and_(ECX, FailureFlag.WAIT)
-        a.xor(R8D, R8D)
-        a.call(ws_fail)
-        a.xor(ECX, ECX)
-        a.ret()
+    a.place(refused)
+    a.mov(ws.http_status, AX)
+    a.lea(R9D, mem32(RAX, UPGRADE_REFUSED.code, ref=RESPONSE))
+    a.mov(EDX, End.NETWORK)
+    # 4xx: asking again at once can only make it worse (case E32).
+    a.xor(ECX, ECX)
+    a.sub(EAX, 400)
+    a.cmp(EAX, 100)
+    a.sbb(ECX, ECX)
+    a.and_(ECX, FailureFlag.WAIT)
+    a.xor(R8D, R8D)
+    a.call(ws_fail)
+    a.jmp(none)

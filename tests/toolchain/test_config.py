@@ -87,7 +87,7 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|key_file|url|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},
@@ -160,9 +160,14 @@ class TestLines:
                 "leave the key out",
             ),
             (
-                "[gateway]\nprofile = 'fluxer'\n",
-                'node.toml:2: gateway.profile: "fluxer" does not work in this version. Write '
-                '"discord"',
+                "[gateway]\nprofile = 'guilded'\n",
+                'node.toml:2: gateway.profile: "guilded" does not work in this version. Write '
+                '"discord" or "fluxer"',
+            ),
+            (
+                "[gateway]\ndiscovery = 'dns'\n",
+                'node.toml:2: gateway.discovery: "dns" does not work in this version. Write '
+                '"static" or "http"',
             ),
             (
                 "[shards]\ntotal = 8\nstart = 4\ncount = 5\n",
@@ -438,6 +443,17 @@ class TestGateway:
             ("url = 'ws://gw:1/?v=9'", "ws://gw:1/?v=9"),
             ("host = 'GW.lan'\nport = 9\npath = '/a'", "ws://gw.lan:9/a?v=10&encoding=json"),
             ("host = 'xdiscord.gg'", "ws://xdiscord.gg:80/?v=10&encoding=json"),
+            ("profile = 'fluxer'", "ws://10.0.2.2:80/?v=1&encoding=json"),
+            ("discovery = 'http'", "http://10.0.2.2:80/gateway/bot"),
+            (
+                "discovery = 'http'\nprofile = 'fluxer'",
+                "http://10.0.2.2:80/.well-known/fluxer",
+            ),
+            (
+                "discovery = 'http'\ndiscovery_url = 'http://Api.LAN.:8080/api/v10/gateway/bot'",
+                "http://api.lan:8080/api/v10/gateway/bot",
+            ),
+            ("discovery = 'http'\nhost = 'gw'\nport = 9\npath = '/a'", "http://gw:9/a"),
         ],
     )
     def test_place_is_read_from_url_or_parts(self, load: Load, text: str, url: str) -> None:
@@ -476,6 +492,22 @@ class TestGateway:
             ("url = 'ws://gw/a b'", "url: '/a b' is not a request path"),
             ("url = 'ws://gw/#x'", "url: '/#x' is not a request path"),
             ("url = 'ws://gw/'\nport = 1", "port: url is given too. Write either url, or host,"),
+            (
+                "discovery_url = 'http://gw/'",
+                'discovery_url: discovery is "static". Write discovery = "http", or leave this',
+            ),
+            (
+                "discovery = 'http'\nurl = 'ws://gw/'",
+                "url: the gateway is asked for. Write discovery_url, or host, port and path, of",
+            ),
+            (
+                "discovery = 'http'\ndiscovery_url = 'https://gw/'",
+                "discovery_url: this version has no TLS. Write a http:// URL",
+            ),
+            (
+                "discovery = 'http'\ndiscovery_url = 'ws://gw/'",
+                "discovery_url: this is not an HTTP URL",
+            ),
             ("host = 'localhost'", "host: localhost is not another machine"),
             ("host = '127.0.0.1'", "host: 127.0.0.1 is not another machine"),
             ("host = '10.0.0.256'", "host: '10.0.0.256' is not an IPv4 address"),
@@ -488,6 +520,12 @@ class TestGateway:
     def test_unusable_place_is_refused(self, fail: Fail, text: str, message: str) -> None:
         (line,) = fail(f"[gateway]\n{text}\n")
         assert re.sub(r"^node\.toml:[23]: gateway\.", "", line).startswith(message)
+
+    @pytest.mark.parametrize("key", ["host = 'a'", "port = 1", "path = '/a'"])
+    def test_who_is_asked_is_named_once(self, fail: Fail, key: str) -> None:
+        text = "[gateway]\ndiscovery = 'http'\ndiscovery_url = 'http://gw/'\n"
+        (line,) = fail(f"{text}{key}\n")
+        assert "discovery_url is given too. Write either discovery_url, or host, port" in line
 
     @given(st.text(max_size=80))
     def test_a_host_that_passes_fits_a_dns_query(self, host: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
+from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log import Level
 from firmware.layouts.profile import ProfileId
 from toolchain.layout.pack import pack
@@ -63,6 +64,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "gateway_port": endpoint.port,
             "diagnostics_port": config.diagnostics.port,
             "profile": PROFILES[config.gateway.profile],
+            "discovery": DiscoveryMode[config.gateway.discovery.upper()],
             "log_level": Level[config.log.level.upper()],
             "dhcp": config.network.dhcp,
             "serial": config.log.serial,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretBytes
 
 from pxe.gateway.options import GatewayOptions
+from pxe.gateway.protocol import PROFILES
 from pxe.gateway.server import GatewayServer
 from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot, UserNet
 from toolchain.cli import diagnostics, images
@@ -22,6 +23,7 @@ from toolchain.cli.board import STEPS, Board
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.config.control_key import KEY_BYTES_MIN
 from toolchain.config.endpoint import QEMU_HOST
+from toolchain.config.schema import DISCOVERY_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,8 +76,16 @@ class RunOptions:
 
 
 def with_gateway(config: NodeConfig, port: int) -> NodeConfig:
-    """Return the configuration with this machine's gateway, as a node on QEMU's network sees it."""
-    where = {"url": f"ws://{QEMU_HOST}:{port}{config.gateway.endpoint.path}"}
+    """Return the configuration with this machine's gateway, as a node on QEMU's network sees it.
+
+    A node that discovers its gateway asks it there for itself.
+    """
+    gateway = config.gateway
+    if gateway.discovery == "static":
+        where = {"url": f"ws://{QEMU_HOST}:{port}{gateway.endpoint.path}"}
+    else:
+        path = DISCOVERY_PATH[gateway.profile]
+        where = {"discovery_url": f"http://{QEMU_HOST}:{port}{path}"}
     nothing = dict.fromkeys(("host", "port", "path"))
     return replace(config, gateway=config.gateway.model_copy(update=where | nothing))
 
@@ -156,6 +166,7 @@ class Runner:
         return GatewayOptions(
             shards=config.shards.total,
             max_concurrency=config.gateway.max_concurrency,
+            profile=PROFILES[config.gateway.profile],
             load=LoadOptions(rate=load) if load else None,
         )
 

@@ -42,13 +42,15 @@ class Endpoint:
     Attributes:
         host: a dotted quad or a DNS name in lower case, no trailing dot.
         port: TCP port.
-        path: path and query of the WebSocket request, at most 256 bytes of printable ASCII.
+        path: path and query of the request, at most 256 bytes of printable ASCII.
+        scheme: "ws" for a gateway, "http" for who is asked where the gateway is.
         address: the host as an address, None when it is a name to resolve.
     """
 
     host: str
     port: int
     path: str
+    scheme: str = "ws"
 
     @property
     def address(self) -> IPv4Address | None:
@@ -57,8 +59,8 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Return the endpoint as one ws:// URL."""
-        return f"ws://{self.host}:{self.port}{self.path}"
+        """Return the endpoint as one URL."""
+        return f"{self.scheme}://{self.host}:{self.port}{self.path}"
 
 
 def check_host(host: str) -> str:
@@ -111,6 +113,33 @@ def check_path(path: str) -> str:
     if len(path) > MAX_PATH_BYTES:
         raise refuse(f"the path has {len(path)} bytes. Write at most {MAX_PATH_BYTES}")
     return path
+
+
+def check_url(value: str, scheme: str, example: str) -> str:
+    """Return a URL of a scheme without TLS, whose host and path can be used.
+
+    Raises:
+        PydanticCustomError: another scheme, a user, or a host, port or path that cannot be used.
+    """
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise refuse(f"{error}. Write a URL such as {example}") from None
+    if parts.scheme == scheme + "s":
+        raise refuse(
+            f"this version has no TLS. Write a {scheme}:// URL of a gateway on your own network"
+        )
+    if parts.scheme != scheme or not host:
+        kind = {"ws": "a WebSocket", "http": "an HTTP"}[scheme]
+        raise refuse(f"this is not {kind} URL. Write one such as {example}")
+    if parts.username or parts.password:
+        raise refuse("a URL with a user or password. Write it without; the token is [bot]'s")
+    if port == 0:
+        raise refuse("port 0 is no port to connect to. Write the gateway's port, 1 to 65535")
+    check_host(host)
+    check_path(path_of(value))
+    return value
 
 
 def path_of(url: str) -> str:

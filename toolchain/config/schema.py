@@ -18,6 +18,7 @@ from toolchain.config.endpoint import (
     Endpoint,
     check_host,
     check_path,
+    check_url,
     path_of,
     refuse,
     to_address,
@@ -31,7 +32,9 @@ DHCP_CLIENT_PORT = 68
 DEFAULT_PORT = 80
 
 # What a client asks a gateway for when the path names no query of its own.
-PROFILE_QUERY = {"discord": "v=10&encoding=json"}
+PROFILE_QUERY = {"discord": "v=10&encoding=json", "fluxer": "v=1&encoding=json"}
+# What a discovery URL without a path asks for.
+DISCOVERY_PATH = {"discord": "/gateway/bot", "fluxer": "/.well-known/fluxer"}
 
 # Discord, developer documentation, "Gateway", section "List of Intents": name to bit.
 INTENT_BITS = {
@@ -120,7 +123,11 @@ class GatewayConfig(Section):
     host: str | None = Field(None, description="a DNS name or an IPv4 address")
     port: int | None = Field(None, ge=1, le=65535, description="the gateway's TCP port")
     path: str | None = Field(None, description="the request path, / by default")
-    profile: Literal["discord"] = Field("discord", description='"discord"')
+    profile: Literal["discord", "fluxer"] = Field("discord", description='"discord" or "fluxer"')
+    discovery: Literal["static", "http"] = Field("static", description='"static" or "http"')
+    discovery_url: str | None = Field(
+        None, description="a URL such as http://10.0.2.2:8080/gateway/bot"
+    )
     max_concurrency: int = Field(
         1,
         ge=1,
@@ -131,26 +138,12 @@ class GatewayConfig(Section):
     @field_validator("url")
     @classmethod
     def _is_ws_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return value
-        try:
-            parts = urlsplit(value)
-            host, port = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise refuse(f"{error}. Write a URL such as ws://{QEMU_HOST}:8080/") from None
-        if parts.scheme == "wss":
-            raise refuse(
-                "this version has no TLS. Write a ws:// URL of a gateway on your own network"
-            )
-        if parts.scheme != "ws" or not host:
-            raise refuse(f"this is not a WebSocket URL. Write one such as ws://{QEMU_HOST}:8080/")
-        if parts.username or parts.password:
-            raise refuse("a URL with a user or password. Write it without; the token is [bot]'s")
-        if port == 0:
-            raise refuse("port 0 is no port to connect to. Write the gateway's port, 1 to 65535")
-        check_host(host)
-        check_path(path_of(value))
-        return value
+        return None if value is None else check_url(value, "ws", f"ws://{QEMU_HOST}:8080/")
+
+    @field_validator("discovery_url")
+    @classmethod
+    def _is_http_url(cls, value: str | None) -> str | None:
+        return None if value is None else check_url(value, "http", f"http://{QEMU_HOST}:8080/")
 
     @field_validator("host")
     @classmethod
@@ -164,24 +157,45 @@ class GatewayConfig(Section):
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:
+        if self.discovery == "static" and self.discovery_url is not None:
+            raise refuse(
+                'discovery is "static". Write discovery = "http", or leave this key out',
+                "discovery_url",
+            )
+        if self.discovery == "http" and self.url is not None:
+            raise refuse(
+                "the gateway is asked for. Write discovery_url, or host, port and path, of who "
+                'answers, or discovery = "static"',
+                "url",
+            )
         for key in ("host", "port", "path"):
-            if self.url is not None and getattr(self, key) is not None:
-                raise refuse("url is given too. Write either url, or host, port and path", key)
+            for whole in ("url", "discovery_url"):
+                if getattr(self, whole) is not None and getattr(self, key) is not None:
+                    raise refuse(
+                        f"{whole} is given too. Write either {whole}, or host, port and path", key
+                    )
         return self
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return where to connect; the profile's query is added to a path that has none."""
-        if self.url is None:
+        """Return where to connect, or with discovery = "http" who is asked for that.
+
+        The profile's query is added to a gateway's path that has none.
+        """
+        scheme = "ws" if self.discovery == "static" else "http"
+        place = self.url or self.discovery_url
+        if place is None:
             host = self.host or QEMU_HOST
             port, path = self.port or DEFAULT_PORT, self.path or "/"
         else:
-            parts = urlsplit(self.url)
+            parts = urlsplit(place)
             host = (parts.hostname or "").removesuffix(".")
-            port, path = parts.port or DEFAULT_PORT, path_of(self.url)
-        if "?" not in path:
+            port, path = parts.port or DEFAULT_PORT, path_of(place)
+        if scheme == "http":
+            path = DISCOVERY_PATH[self.profile] if path == "/" else path
+        elif "?" not in path:
             path = f"{path}?{PROFILE_QUERY[self.profile]}"
-        return Endpoint(host, port, path)
+        return Endpoint(host, port, path, scheme)
 
 
 class ShardsConfig(Section):

@@ -4,14 +4,13 @@ import re
 
 from emulator.effects import View, World, model
 from emulator.models.gateway.fail import gateway_violate
+from emulator.models.gateway.url import url_authority
 from emulator.models.log import log
 from firmware.layouts.gateway import READY_SESSION, READY_SHARD, GatewayState, UrlFault
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_URL
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
-_URL = re.compile(rb"ws://(?P<host>[A-Za-z0-9._-]*)(?P<rest>.*)", re.DOTALL)
-_REST = re.compile(rb"(?::(?P<port>[0-9]+))?(?:[/?].*)?", re.DOTALL)
 _ID = re.compile(rb"[!#-\[\]-~]{1,256}")
 
 
@@ -26,21 +25,15 @@ def value(context: View, field: JsonField) -> int:
     return int.from_bytes(raw, "little")
 
 
-def judge_url(context: View) -> tuple[bytes, int] | UrlFault:
-    """Return host and port, or why the URL is not used."""
+def judge_text(context: View) -> UrlFault | None:
+    """Return why the value of resume_gateway_url is no ws:// URL."""
     if kind(context, JsonField.RESUME_URL) != JsonKind.STRING:
         return UrlFault.ABSENT
     length = value(context, JsonField.RESUME_URL)
     if length > 160:
         return UrlFault.TOO_LONG
-    url = _URL.fullmatch(bytes(context.gateway.parser.resume_url[:length]))
-    if url is None:
-        return UrlFault.SCHEME
-    if not 1 <= len(url["host"]) <= 128:
-        return UrlFault.HOST
-    rest = _REST.fullmatch(url["rest"])
-    port = int(rest["port"] or b"80") if rest is not None else 0
-    return (url["host"], port) if 1 <= port <= 65535 else UrlFault.PORT
+    is_ws = bytes(context.gateway.parser.resume_url[:length]).startswith(b"ws://")
+    return None if is_ws else UrlFault.SCHEME
 
 
 @model
@@ -49,14 +42,18 @@ def gateway_resume_url(w: World, shard: int) -> None:
     context = w.view(ShardContext, shard)
     session = w.view(Session, context.session_ptr)
     session.resume_host_len = 0
-    found = judge_url(context)
-    if isinstance(found, UrlFault):
-        log(w, GATEWAY_URL, shard, found, value(context, JsonField.RESUME_URL))
+    length = value(context, JsonField.RESUME_URL)
+    text = context.gateway.parser.resume_url.address
+    fault, size, port = judge_text(context), None, None
+    if fault is None:
+        found, size, port, _rest = url_authority(w, text + 5, text + length, 80)
+        fault = UrlFault(found) if found else None
+    if fault is not None or size is None or port is None:
+        log(w, GATEWAY_URL, shard, fault or 0, length)
         return
-    host, port = found
     session.resume_port = port
-    session.resume_host_len = len(host)
-    session.resume_host[: len(host)] = host
+    session.resume_host_len = size
+    session.resume_host[:size] = w.read(text + 5, size)
 
 
 @model

@@ -5,12 +5,13 @@ from emulator.models.failure import shard_fail
 from emulator.models.log import log_write
 from emulator.models.net.dns import dns_resolve
 from emulator.models.shard.allowance import allowance_hold
+from emulator.models.shard.discover import shard_discover
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.tcp.connect import tcp_connect
 from emulator.models.tls.transport import tls_abort
-from firmware.layouts.config import CONFIG
+from emulator.models.websocket.request import ws_base
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
@@ -66,15 +67,16 @@ def shard_ask_permit(w: World, shard: int) -> None:
 @model
 def shard_dial(w: World, shard: int) -> None:
     """A Resume goes to the host that READY named; everything else to the base host."""
-    context, config = w.view(ShardContext, shard), w.g(CONFIG)
+    context = w.view(ShardContext, shard)
     resume = shard_is_resumable(w, shard)
     session = w.view(Session, context.session_ptr) if resume else None
     if session is not None and session.resume_host_len:
         name, length = session.resume_host.address, session.resume_host_len
         context.tcp.remote_port = session.resume_port
     else:
-        name, length = config.gateway_host.address, config.gateway_host_len
-        context.tcp.remote_port = config.gateway_port
+        if shard_discover(w, shard):
+            return
+        name, length, context.tcp.remote_port, _path, _size = ws_base(w)
     status, address = dns_resolve(w, name, length)
     if status == 1:
         return

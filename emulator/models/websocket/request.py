@@ -6,6 +6,7 @@ from emulator.models.crypto.drbg import drbg_bytes
 from emulator.models.crypto.sha1 import sha1_digest
 from emulator.models.json.write import put_decimal
 from firmware.layouts.config import CONFIG
+from firmware.layouts.discovery import DISCOVERY, DiscoveryMode
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import USER_AGENT
 
@@ -43,16 +44,23 @@ def ws_write_request(
 
 
 @model
+def ws_base(w: World) -> tuple[int, int, int, int, int]:
+    """Host, port and path of the gateway, by the source that is configured."""
+    config, found = w.g(CONFIG), w.g(DISCOVERY)
+    view = config if config.discovery == DiscoveryMode.STATIC else found
+    host, path = view.offset_of("gateway_host"), view.offset_of("gateway_path")
+    return host, view.gateway_host_len, view.gateway_port, path, view.gateway_path_len
+
+
+@model
 def ws_build_request(w: World, shard: int) -> None:
-    """The resume host when session, sequence and host are known, else the configured one."""
-    context, config = w.view(ShardContext, shard), w.g(CONFIG)
-    path = config.offset_of("gateway_path"), config.gateway_path_len
+    """The resume host when session, sequence and host are known, else the gateway's own."""
+    context = w.view(ShardContext, shard)
+    host, length, port, path, path_length = ws_base(w)
     if context.session_ptr:
         session = w.view(Session, context.session_ptr)
         resumable = session.valid == 1 and context.flags & ShardFlag.SEQ_VALID
         if resumable and session.resume_host_len:
-            host = session.offset_of("resume_host"), session.resume_host_len
-            ws_write_request(w, shard, *host, session.resume_port, *path)
-            return
-    host = config.offset_of("gateway_host"), config.gateway_host_len
-    ws_write_request(w, shard, *host, config.gateway_port, *path)
+            host, length = session.offset_of("resume_host"), session.resume_host_len
+            port = session.resume_port
+    ws_write_request(w, shard, host, length, port, path, path_length)

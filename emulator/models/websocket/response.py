@@ -1,10 +1,9 @@
 """The upgrade response."""
 
-import re
-
 from emulator.effects import World, model
 from emulator.models.websocket.fail import violate, ws_fail
-from emulator.models.websocket.fields import VALUE, http_line, ws_take_field
+from emulator.models.websocket.fields import http_line, ws_take_field
+from emulator.models.websocket.http import http_find_end, http_status
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.websocket import (
     FIELD_MISSING,
@@ -17,31 +16,26 @@ from firmware.layouts.websocket import (
     WsState,
 )
 
-_STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})(?: %s*)?\r\n" % VALUE)
-
 
 @model
 def ws_response(w: World, shard: int, head: int, length: int) -> int:
     """Judge a whole head: status line, fields, and that all three fields were right."""
     ws = w.view(ShardContext, shard).websocket
-    known = w.read(head, min(length, RESPONSE_MAX))
-    end = known.find(b"\r\n\r\n", ws.scanned)
-    if end < 0:
-        ws.scanned = max(ws.scanned, len(known) - 3)
+    missing, end = http_find_end(w, head, length, ws.scanned)
+    if missing:
+        ws.scanned = end
         if length >= RESPONSE_MAX:
             violate(w, shard, RESPONSE_TOO_LONG)
         return 0
-    status = _STATUS.match(known)
-    if status is None or status.end() > end + 2:
+    bad, number, line = http_status(w, head, head + end + 2)
+    if bad or number is None or line is None:
         violate(w, shard, STATUS_LINE)
         return 0
-    number = int(status[1])
     if number != 101:
         ws.http_status = number
         flags = FailureFlag.WAIT if 400 <= number < 500 else 0
         ws_fail(w, shard, End.NETWORK, flags, 0, UPGRADE_REFUSED.code | number)
         return 0
-    line = head + status.end()
     while line != head + end + 2:
         bad, following, name, value, size = http_line(w, line)
         if bad or following is None or name is None or value is None or size is None:

@@ -79,6 +79,28 @@ def test_the_gateway_is_replaced_and_its_path_kept():
     assert with_gateway(config, 4321).gateway.endpoint.url == "ws://10.0.2.2:4321/x?y=1"
 
 
+@pytest.mark.parametrize(
+    ("profile", "path"), [("discord", "/gateway/bot"), ("fluxer", "/.well-known/fluxer")]
+)
+def test_a_node_that_discovers_asks_the_local_gateway(profile, path):
+    config = load_config(
+        None,
+        {},
+        {
+            "gateway.discovery": "http",
+            "gateway.discovery_url": "http://api.lan/x",
+            "gateway.profile": profile,
+        },
+    )
+    assert with_gateway(config, 4321).gateway.endpoint.url == f"http://10.0.2.2:4321{path}"
+
+
+@pytest.mark.parametrize("profile", ["discord", "fluxer"])
+def test_the_local_gateway_follows_the_profile(profile):
+    config = load_config(None, {}, {"gateway.profile": profile})
+    assert Runner(RunOptions(config=config, name="x"))._gateway().profile.name == profile
+
+
 @pytest.mark.parametrize(("level", "becomes"), [("error", "info"), ("debug", "debug")])
 def test_the_lines_that_are_read_are_switched_on(level, becomes):
     config = with_lines(load_config(None, {}, {"log.level": level, "log.serial": False}))

@@ -1,0 +1,182 @@
+"""What an answer means."""
+
+import re
+
+from emulator.effects import World, model
+from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
+from emulator.models.gateway.url import url_authority
+from emulator.models.log import log
+from emulator.models.tls.transport import tls_abort
+from firmware.layouts.config import CONFIG
+from firmware.layouts.discovery import (
+    DISCOVERY,
+    DISCOVERY_DOCUMENT,
+    DISCOVERY_LOCATION,
+    DISCOVERY_REDIRECTS,
+    DISCOVERY_TLS,
+    DISCOVERY_UNAVAILABLE,
+    DISCOVERY_URL,
+    DiscoveryState,
+    HttpField,
+)
+from firmware.layouts.gateway import UrlFault
+from firmware.layouts.json import DocumentField, JsonKind, JsonState
+from firmware.layouts.log import DISCOVERY_FOUND
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
+from firmware.layouts.profile import ProfileId
+
+_TARGET = re.compile(rb'[!"$-~]*')
+_DAY_MS = 86_400_000
+_PATH_MAX = 256
+
+
+def _kept(w: World, field: DocumentField) -> tuple[JsonKind, int]:
+    parser = w.g(DISCOVERY).parser
+    raw = parser.values[4 * field : 4 * field + 4]
+    return JsonKind(parser.kinds[field]), int.from_bytes(raw, "little")
+
+
+@model
+def discovery_target(
+    w: World, text: int, length: int, to: int, room: int
+) -> tuple[int, int | None, int | None]:
+    """Copy path and query up to what must not be; a missing path is /."""
+    asked = w.read(text, length)
+    if not asked.startswith(b"/"):
+        w.write(to, b"/")
+        to, room = to + 1, room - 1
+    if length > room:
+        return 1, None, None
+    good = _TARGET.match(asked)
+    kept = good[0] if good else b""
+    w.write(to, kept)
+    if len(kept) < length:
+        return 1, None, None
+    return 0, to + length, int(b"?" in asked)
+
+
+@model
+def discovery_limits(w: World) -> None:
+    """Integers count; another number of keys empties the queues."""
+    permits = w.g(PERMITS)
+    for field, name in (
+        (DocumentField.TOTAL, "total"),
+        (DocumentField.REMAINING, "remaining"),
+        (DocumentField.RESET_AFTER, "reset_after_ms"),
+    ):
+        kind, number = _kept(w, field)
+        if kind == JsonKind.INTEGER:
+            setattr(permits, name, number)
+    kind, number = _kept(w, DocumentField.MAX_CONCURRENCY)
+    keys = min(number, PERMITS_MAX)
+    if kind == JsonKind.INTEGER and keys and keys != permits.max_concurrency:
+        permits.max_concurrency, permits.owned = keys, 0
+        for n in range(PERMITS_MAX):
+            permits.keys[n].wipe()
+
+
+def _judge_url(w: World) -> tuple[int, bytes]:
+    """Return the error of a URL by its form, or 0 and its text."""
+    kind, length = _kept(w, DocumentField.URL)
+    if kind != JsonKind.STRING:
+        return DISCOVERY_URL.code | UrlFault.ABSENT, b""
+    if length > 160:
+        return DISCOVERY_URL.code | UrlFault.TOO_LONG, b""
+    text = bytes(w.g(DISCOVERY).parser.resume_url)
+    if text.startswith(b"wss:"):
+        return DISCOVERY_TLS.code, b""
+    if not text.startswith(b"ws://"):
+        return DISCOVERY_URL.code | UrlFault.SCHEME, b""
+    return 0, text[:length]
+
+
+@model
+def discovery_document(w: World, shard: int) -> None:
+    """A document of 200 gives the gateway or is refused; one of 429 may lengthen the wait."""
+    found, config = w.g(DISCOVERY), w.g(CONFIG)
+    if found.status != 200:
+        kind, number = _kept(w, DocumentField.RETRY_AFTER)
+        wait = {JsonKind.INTEGER: 1000 * number, JsonKind.DECIMAL: number + 1}.get(kind, 0)
+        if min(wait, _DAY_MS) > found.retry_after_ms:
+            found.retry_after_ms = min(wait, _DAY_MS)
+        discovery_retry(w, shard, DISCOVERY_UNAVAILABLE.code | found.status)
+        return
+    if found.parser.state != JsonState.END:
+        discovery_refuse(w, shard, DISCOVERY_DOCUMENT.code | found.parser.state)
+        return
+    error, text = _judge_url(w)
+    if error:
+        discovery_refuse(w, shard, error)
+        return
+    host = found.parser.resume_url.address + 5
+    end = found.parser.resume_url.address + len(text)
+    fault, size, port, rest = url_authority(w, host, end, 80)
+    if fault or size is None or port is None or rest is None:
+        discovery_refuse(w, shard, DISCOVERY_URL.code | fault)
+        return
+    found.gateway_port, found.gateway_host_len = port, size
+    found.gateway_host[:size] = w.read(host, size)
+    query = b"v=10&encoding=json" if config.profile == ProfileId.DISCORD else b"v=1&encoding=json"
+    start = found.gateway_path.address
+    bad, stop, has_query = discovery_target(w, rest, end - rest, start, _PATH_MAX - 19)
+    if bad or stop is None:
+        discovery_refuse(w, shard, DISCOVERY_URL.code | UrlFault.TARGET)
+        return
+    tail = (b"&" if has_query else b"?") + query
+    w.write(stop, tail)
+    found.gateway_path_len = stop + len(tail) - start
+    discovery_limits(w)
+    found.state, found.owner = DiscoveryState.FOUND, 0
+    tls_abort(w, shard)
+    permits = w.g(PERMITS)
+    told = found.gateway_port, permits.max_concurrency, permits.remaining, found.requests
+    log(w, DISCOVERY_FOUND, shard, *told)
+
+
+def _judge_location(w: World) -> tuple[int, int]:
+    """Return the error of a Location by its form, or 0 and what stands before the host."""
+    found = w.g(DISCOVERY)
+    if not found.seen & HttpField.LOCATION:
+        return DISCOVERY_LOCATION.code, 0
+    if found.location_len > 384:
+        return DISCOVERY_LOCATION.code | UrlFault.TOO_LONG, 0
+    text = bytes(found.location)
+    if text.startswith(b"/") and not text.startswith(b"//"):
+        return 0, 0
+    if text.startswith(b"https:"):
+        return DISCOVERY_TLS.code, 0
+    if not text.startswith(b"http://"):
+        return DISCOVERY_LOCATION.code | UrlFault.SCHEME, 0
+    return 0, len(b"http://")
+
+
+@model
+def discovery_redirect(w: World, shard: int) -> None:
+    """Three redirects at most; another host or port takes the token away."""
+    found = w.g(DISCOVERY)
+    found.redirects += 1
+    if found.redirects > 3:
+        discovery_refuse(w, shard, DISCOVERY_REDIRECTS.code)
+        return
+    error, before = _judge_location(w)
+    if error:
+        discovery_refuse(w, shard, error)
+        return
+    start = found.location.address
+    rest, end = start, start + found.location_len
+    if before:
+        host = start + before
+        fault, size, port, after = url_authority(w, host, end, 80)
+        if fault or size is None or port is None or after is None:
+            discovery_refuse(w, shard, DISCOVERY_LOCATION.code | fault)
+            return
+        name, rest = w.read(host, size), after
+        if (port, name) != (found.port, bytes(found.host[: found.host_len])):
+            found.token, found.port, found.host_len = 0, port, size
+            found.host[:size] = name
+    bad, stop, _query = discovery_target(w, rest, end - rest, found.path.address, _PATH_MAX)
+    if bad or stop is None:
+        discovery_refuse(w, shard, DISCOVERY_LOCATION.code | UrlFault.TARGET)
+        return
+    found.path_len, found.state = stop - found.path.address, DiscoveryState.RESOLVE
+    tls_abort(w, shard)

@@ -1,0 +1,227 @@
+"""The release image asks where its gateway is: one question for all shards, whatever comes back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from emulator.simulation.rig import GATEWAY_ADDRESS
+from firmware.layouts.discovery import (
+    DISCOVERY,
+    DISCOVERY_REDIRECTS,
+    DISCOVERY_STATUS,
+    DISCOVERY_TLS,
+    DISCOVERY_TOO_BIG,
+    DISCOVERY_UNAVAILABLE,
+    DOCUMENT_MAX,
+    DiscoveryMode,
+)
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, ShardState
+from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
+
+S = ShardState
+PATHS = {ProfileId.DISCORD: "/gateway/bot", ProfileId.FLUXER: "/.well-known/fluxer"}
+SHARDS = 16
+
+
+@pytest.fixture
+def asking(rig_of, facts):
+    """Return a maker of rigs whose node asks the gateway's own host."""
+
+    def make(*, profile=ProfileId.DISCORD, seed=1, shards=SHARDS, config=None, **options):
+        node = facts(
+            shards=shards,
+            profile=profile,
+            discovery=DiscoveryMode.HTTP,
+            path=PATHS[profile],
+            **(config or {}),
+        )
+        return rig_of(seed, node, **options)
+
+    return make
+
+
+def questions(rig):
+    """Return the GET requests: when, for what, and whether the token came along."""
+    return [
+        (event.at_ms, event.fields["path"], event.fields["authorized"])
+        for event in rig.gateway.events
+        if event.name == "http"
+    ]
+
+
+def seconds_between(rig):
+    times = [at for at, _path, _token in questions(rig)]
+    return [round((b - a) / 1000) for a, b in itertools.pairwise(times)]
+
+
+def row(rig, slot=0):
+    return rig.invariants.rows[slot]
+
+
+def statuses(rig):
+    return {rig.node.shard(slot).evidence.http_status for slot in range(rig.facts.shards)}
+
+
+def errors(rig):
+    return {r.evidence_error for r in rig.invariants.rows}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("profile", ProfileId)
+def test_sixteen_shards_ask_once_and_become_ready(asking, profile, form):
+    rig = asking(profile=profile, http_form=form)
+    rig.until_ready(10)
+    ((_at, path, token),) = questions(rig)
+    assert path == PATHS[profile]
+    assert token == (profile == ProfileId.DISCORD)
+    assert len(rig.monitor.dials(GATEWAY_ADDRESS, 80)) == SHARDS + 1
+    assert [s.identifies for s in rig.stats.shards] == [1] * SHARDS
+    assert [r.reconnects for r in rig.invariants.rows] == [0] * SHARDS
+
+
+@pytest.mark.parametrize("faults", ["drop p=0.1", "reorder p=0.2 by=20ms; duplicate p=0.1"])
+def test_a_bad_network_changes_nothing(asking, faults):
+    rig = asking(shards=4, faults=faults)
+    rig.until_ready(60)
+    assert len(questions(rig)) >= 1
+
+
+def test_what_was_found_is_not_asked_for_again(asking):
+    rig = asking(shards=4)
+    rig.until_ready(10)
+    for shard in range(4):
+        rig.gateway.core.invalidate(shard, resumable=False)
+    rig.gateway.flush()
+    rig.run(30)
+    assert rig.all_ready()
+    assert [s.identifies for s in rig.stats.shards] == [2] * 4
+    assert len(questions(rig)) == 1
+
+
+def test_the_limits_of_the_answer_pace_identify(asking):
+    # Configured for one at a time; the service says that all four may go at once.
+    rig = asking(shards=4, config={"max_concurrency": 1}, max_concurrency=16)
+    rig.until_ready(4)
+    # And the other way round.
+    slow = asking(shards=4, config={"max_concurrency": 16}, max_concurrency=1)
+    slow.until_ready(40)
+    assert slow.now_s() >= 15
+    assert slow.stats.identify_gate_refusals == 0
+    assert [slow.node.shard(slot).attempts for slot in range(4)] == [1] * 4
+
+
+def test_a_rate_limit_then_trouble_then_the_answer_cost_three_questions(asking):
+    rig = asking()
+    rig.gateway.core.answer_http(rate_limit(30), Reply(503))
+    rig.run(29)
+    assert len(questions(rig)) == 1
+    assert statuses(rig) == {429}
+    assert errors(rig) == {DISCOVERY_UNAVAILABLE.code | 429}
+    rig.until_ready(30)
+    first, second = seconds_between(rig)
+    assert first >= 30
+    assert 5 <= second <= 12
+    assert statuses(rig) <= {429, 503}
+
+
+def test_a_wait_that_only_the_document_tells_counts(asking):
+    rig = asking(shards=2)
+    rig.gateway.core.answer_http(rate_limit(1, header=False, body=61.5))
+    rig.until_ready(90)
+    (between,) = seconds_between(rig)
+    assert 61 < between <= 68
+
+
+def test_three_redirects_are_followed_and_the_fourth_is_not(asking):
+    rig = asking(shards=2)
+    places = ["/0", "/1", "/gateway/bot"]
+    rig.gateway.core.answer_http(*map(redirect, places))
+    rig.until_ready(10)
+    assert [path for _at, path, _token in questions(rig)] == ["/gateway/bot", *places]
+
+    rig = asking(shards=2)
+    rig.gateway.core.answer_http(*[redirect(f"/{n}") for n in range(4)])
+    rig.run(60)
+    assert len(questions(rig)) == 4
+    assert rig.states == [S.FATAL] * 2
+    assert errors(rig) == {DISCOVERY_REDIRECTS.code}
+
+
+def test_the_token_follows_no_redirect_to_another_host(asking):
+    rig = asking(shards=2)
+    other = rig.internet.gateway("other.test", "203.0.113.9", 81, sessions_of="gateway.test")
+    other.core.answer_http(redirect("http://other.test:81/a"), redirect("http://gateway.test/b"))
+    rig.run(5)
+    assert [(path, token) for _at, path, token in questions(rig)] == [
+        ("/gateway/bot", True),
+        ("/a", False),
+        ("/b", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "site"),
+    [
+        (json_reply(404, {}), DISCOVERY_STATUS.code | 404),
+        (json_reply(401, {}), DISCOVERY_STATUS.code | 401),
+        (json_reply(200, {"url": "wss://gateway.discord.gg"}), DISCOVERY_TLS.code),
+        (redirect("https://discord.com/"), DISCOVERY_TLS.code),
+        (Reply(200, b" " * (DOCUMENT_MAX + 1), form="close"), DISCOVERY_TOO_BIG.code),
+        (Reply(200, b" " * (DOCUMENT_MAX + 1), form="chunked"), DISCOVERY_TOO_BIG.code),
+    ],
+)  # fmt: skip
+def test_an_answer_that_asking_again_cannot_change_is_final(asking, reply, site):
+    rig = asking(shards=3)
+    rig.gateway.core.answer_http(reply)
+    rig.run(200)
+    assert rig.states == [S.FATAL] * 3
+    assert errors(rig) == {site}
+    assert {End(r.evidence_end) for r in rig.invariants.rows} == {End.NETWORK}
+    assert len(questions(rig)) == 1
+
+
+@pytest.mark.parametrize("reply", [Reply(raw=b"what?\r\n\r\n"), Reply(raw=b""), Reply(502)])
+def test_an_answer_that_is_none_is_asked_for_again(asking, reply):
+    rig = asking(shards=3)
+    rig.gateway.core.answer_http(reply)
+    rig.until_ready(30)
+    (between,) = seconds_between(rig)
+    assert 5 <= between <= 12
+
+
+def test_silence_lasts_as_long_as_an_attempt(asking):
+    rig = asking(shards=3)
+    rig.gateway.core.answer_http(Reply(silent=True))
+    rig.run(29)
+    assert rig.states == [S.STARTING] * 3
+    rig.run(3)
+    assert S.STARTING not in rig.states
+    assert End(row(rig).evidence_end) == End.TIMEOUT
+    rig.until_ready(20)
+    (between,) = seconds_between(rig)
+    assert 30 < between <= 42
+
+
+def test_a_host_that_refuses_is_tried_again(asking):
+    rig = asking(shards=3, config={"port": 81})
+    rig.run(20)
+    assert questions(rig) == []
+    assert S.FATAL not in rig.states
+    assert 2 <= len(rig.monitor.dials(GATEWAY_ADDRESS, 81)) <= 5
+
+
+def test_a_host_without_a_name_is_tried_again(asking):
+    rig = asking(shards=2, config={"host": "nowhere.test"})
+    rig.run(20)
+    assert rig.monitor.dials() == []
+    assert S.FATAL not in rig.states
+
+
+def test_the_answer_lies_in_one_place_for_all(asking):
+    rig = asking(shards=2)
+    rig.until_ready(10)
+    found = rig.node.g(DISCOVERY)
+    assert (found.gateway_port, found.requests, found.owner) == (80, 1, 0)
