@@ -159,16 +159,19 @@ def acpi_dsdt(a: Asm, physical: Reg32) -> None:
     a.ret()
 
 
-def _port(a: Asm, at: int, length_at: int, least: int) -> None:
+def _port(a: Asm, at: int, length_at: int = 0, least: int = 0) -> None:
     """EAX := the port of a block of the FADT at RBX; 0 when it is none, or too short."""
     a.mov(EAX, mem32(RBX, at, ref=ACPI))
     with a.block() as good:
         bad = a.label("bad")
         a.cmp(EAX, PORT_MAX)
-        a.j(A, bad)
-        a.cmp(mem8(RBX, length_at, ref=ACPI), least)
-        a.leave(AE, good)
-        a.place(bad)
+        if not least:
+            a.leave(BE, good)
+        else:
+            a.j(A, bad)
+            a.cmp(mem8(RBX, length_at, ref=ACPI), least)
+            a.leave(AE, good)
+            a.place(bad)
         a.xor(EAX, EAX)
 
 
@@ -204,7 +207,7 @@ def acpi_power(a: Asm) -> None:
     a.test(EAX, EAX)
     a.jz(none)
     a.mov(power.control_a, AX)
-    _port(a, FADT_CONTROL_B, FADT_CONTROL_LENGTH, 2)
+    _port(a, FADT_CONTROL_B)  # as long as the other
     a.mov(power.control_b, AX)
     a.mov(EAX, mem32(RBX, FADT_SMI_COMMAND, ref=ACPI))
     a.cmp(EAX, PORT_MAX)

@@ -6,12 +6,18 @@ import re
 
 import pytest
 
+from firmware.image import link_direct, pack
+from firmware.layouts.config import CONFIG
 from tests.support.site import PATIENCE_S, running
+from tests.system.roles import no_off
 from tests.system.test_run import Running, alive, cli, environ, leftovers
+from toolchain.build import make_template
+from toolchain.cli import images
 
 pytestmark = pytest.mark.system
 __all__ = ["environ"]
 SHARDS = 16
+WATCHDOG_S = 10
 
 
 def test_shardfw_stop_ends_the_node_and_its_runner(environ):
@@ -47,3 +53,21 @@ def test_the_power_button_stops_the_node_and_switches_it_off(tmp_path):
             return [dict(shard.closes) for shard in site.gateway.stats().shards]
 
     assert asyncio.run(main()) == [{"4000": 1}] * SHARDS
+
+
+def test_a_machine_that_cannot_be_switched_off_halts_for_good(tmp_path, monkeypatch):
+    """The watchdog has ten seconds; it must not start the node again."""
+    replaced, _ = link_direct({"acpi_soft_off": no_off.acpi_soft_off})
+    template = make_template(replaced, CONFIG.name, pack)
+    monkeypatch.setattr(images, "cached_template", lambda _target: template)
+
+    async def main():
+        async with running(tmp_path) as site:
+            await site.node.qmp("system_powerdown")
+            await site.node.wait_line("code=node.off acpi=0", PATIENCE_S)
+            count = len(site.node.lines)
+            await asyncio.sleep(WATCHDOG_S + 2)
+            assert await site.node.status() == "running"
+            return site.node.lines[count:]
+
+    assert asyncio.run(main()) == []

@@ -126,6 +126,7 @@ def test_ports_and_sleep_types_are_taken_from_the_tables():
         ({"event": 0x1_0000}, 0, 0x604, 1),
         ({"event_length": 3}, 0, 0x604, 1),
         ({"smi": 0x1_0000}, 0x600, 0x604, 1),
+        ({"control_b": 0x1_0000}, 0x600, 0x604, 1),
     ],
 )
 def test_what_cannot_be_used_is_left_alone(fields, status, control, off):

@@ -170,6 +170,14 @@ def test_a_backoff_ends_and_nothing_begins_again():
     assert counts() == (0, 0)
 
 
+def test_a_peer_that_has_ended_its_direction_still_gets_the_close():
+    node = Node()
+    c = node.connected()
+    c.tcp.state = TcpState.CLOSE_WAIT
+    node.tick()
+    assert node.closes() == [4000]
+
+
 @pytest.mark.parametrize("tcp", [TcpState.CLOSED, TcpState.FAILED])
 def test_a_transport_that_ended_leaves_nothing_to_close(tcp):
     node = Node()
