@@ -12,6 +12,7 @@ from firmware.layouts.gateway import (
 )
 from firmware.layouts.json import RESUME_URL_MAX, JsonField, JsonKind, JsonParser
 from firmware.layouts.log import GATEWAY_URL
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import WS_PORT
 from firmware.limits import SESSION_ID_MAX
@@ -34,6 +35,7 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
+    E,
     In,
     Mem8,
     Mem32,
@@ -60,6 +62,7 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.session_ptr,
+        ShardContext.profile,
         JsonParser.kinds,
         JsonParser.values,
         JsonParser.resume_url,
@@ -73,13 +76,13 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
 def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     """Take host and port of resume_gateway_url; one that cannot be used is ignored, loudly."""
     session = Session.at(R12)
-    at, end, size, ignored = RSI, R8, ECX, a.label("ignored")
+    at, end, size = RSI, R8, ECX
+    ignored, absent = a.label("ignored"), a.label("absent")
     a.mov(R12, shard.session_ptr)
     a.mov(session.resume_host_len, 0)
 
-    a.mov(EAX, UrlFault.ABSENT)
     a.cmp(kind(shard, JsonField.RESUME_URL), JsonKind.STRING)
-    a.jne(ignored)
+    a.jne(absent)
     a.mov(EAX, UrlFault.TOO_LONG)
     a.mov(R8D, value(shard, JsonField.RESUME_URL))
     a.cmp(R8D, RESUME_URL_MAX)
@@ -104,6 +107,12 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     a.rep_movsb()
     a.ret()
 
+    # Fluxer names none: a Resume goes where the Identify went.
+    a.place(absent)
+    a.mov(EAX, UrlFault.ABSENT)
+    a.cmp(shard.profile, ProfileId.FLUXER)
+    with a.if_(E):
+        a.ret()
     a.place(ignored)
     a.mov(EDX, EAX)
     a.mov(ECX, value(shard, JsonField.RESUME_URL))

@@ -9,6 +9,7 @@ from emulator.models.log import log
 from firmware.layouts.gateway import READY_SESSION, READY_SHARD, GatewayState, UrlFault
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_URL
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
 _ID = re.compile(rb"[!#-\[\]-~]{1,256}")
@@ -45,6 +46,8 @@ def gateway_resume_url(w: World, shard: int) -> None:
     length = value(context, JsonField.RESUME_URL)
     text = context.gateway.parser.resume_url.address
     fault, size, port = judge_text(context), None, None
+    if fault == UrlFault.ABSENT and context.profile == ProfileId.FLUXER:
+        return
     if fault is None:
         found, size, port, _rest = url_authority(w, text + 5, text + length, 80)
         fault = UrlFault(found) if found else None

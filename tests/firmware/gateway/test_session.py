@@ -7,6 +7,7 @@ from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
 from firmware.layouts.gateway import GatewayState, UrlFault
 from firmware.layouts.log import LOG, Level
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardFlag
 from tests.support.gateway_client import TOKEN, GatewayClient, ready_data
 from tests.support.lab import Lab
@@ -236,6 +237,19 @@ class TestReady:
         line = LAB.machine.read(start + before, LAB.g(LOG).head - before).decode()
         assert "code=gateway.resume_url_ignored" in line
         assert f"reason={fault.name.lower()}" in line
+
+    @pytest.mark.parametrize(("url", "lines"), [(..., 0), (None, 0), ("http://h", 1)])
+    def test_fluxer_names_no_resume_url_and_that_is_normal(self, url, lines):
+        c = identified()
+        c.shard.profile = ProfileId.FLUXER
+        LAB.g(LOG).level = Level.WARN
+        before = LAB.g(LOG).head
+        c.dispatch("READY", 1, ready_data(resume_gateway_url=url))
+        assert c.gateway.state == GatewayState.READY
+        assert c.shard.session.resume_host_len == 0
+        start = LAB.image.address("log_ring")
+        text = LAB.machine.read(start + before, LAB.g(LOG).head - before).decode()
+        assert text.count("code=gateway.resume_url_ignored") == lines
 
     def test_second_ready_is_an_anomaly(self):
         c = ready()
