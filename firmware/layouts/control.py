@@ -102,9 +102,9 @@ class Control(Struct):
     SIZE = 0x680
     boot = u64(0x00, "random nonce of this boot; 0 = not drawn yet")
     last = u64(0x08, "the last counter that was accepted")
-    accepted = u32(0x10, "requests whose verb was carried out or refused by itself")
+    accepted = u32(0x10, "authenticated requests of this boot with a new counter")
     bad = u32(0x14, "requests without an answer: length, tag, or no key configured")
-    refused = u32(0x18, "authenticated requests of another boot or with an old counter")
+    refused = u32(0x18, "authenticated requests that no handler saw: boot, counter, verb, lengths")
     held = u32(0x1C, "requests passed over because the turn had looked at enough")
     tries_at = u64(0x20, "TSC of the turn that `tries` counts")
     tries = u32(0x28, "tags computed in that turn")

@@ -36,7 +36,9 @@ class StatusReply(Struct):
     entropy_weak = u32(0x060, "1 = no hardware entropy was found")
     requests_bad = u32(0x064, "diagnostics requests that were refused")
     commands = u32(0x068, "control requests that were accepted")
-    commands_bad = u32(0x06C, "control requests that were forged, damaged, old or of another boot")
+    commands_bad = u32(
+        0x06C, "control requests that were forged, damaged, old, of another boot or unknown"
+    )
     boots = u32(0x070, "boots since power came")
     identified = u32(0x074, "Identifies sent in this window of the allowance, over resets")
     identify_allowance = u32(0x078, "how many it allows; 0 = no bound")
@@ -50,6 +52,7 @@ class StatusReply(Struct):
     frame_age_ms = u32(0x194, "since the last Gateway message; all ones = none yet")
     heartbeat_interval_ms = u32(0x198, "from Hello; 0 = none yet")
     latency_ms = u32(0x19C, "last heartbeat round trip; all ones = unknown")
+    stop_phase = u32(0x1A0, "StopPhase of the node")
 
 
 class Diagnostics(Struct):

@@ -219,7 +219,7 @@ def control_seal(a: Asm, reply: ControlReply) -> None:
         ControlRequest.length,
         VERBS,
     ],
-    writes=[ControlReply.result, ControlReply.value, ControlReply.length],
+    writes=[ControlReply.result, ControlReply.value, ControlReply.length, Control.refused],
     calls=[control_head],
     indirect=lambda: HANDLERS,
     saves=[RBX, R12],
@@ -228,7 +228,7 @@ def control_seal(a: Asm, reply: ControlReply) -> None:
 def control_perform(a: Asm, request: ControlRequest, length: Reg32, reply: ControlReply) -> None:
     """Let the verb's handler act and answer; what no handler may see is refused here."""
     asked, answer = ControlRequest.at(RSI), ControlReply.at(RBX)
-    refused = a.label("refused")
+    refused, judged = a.label("refused"), a.label("judged")
     a.mov(RBX, RDI)
     a.mov(R12D, length)
     a.xor(ECX, ECX)  # ControlResult.DONE
@@ -252,7 +252,10 @@ def control_perform(a: Asm, request: ControlRequest, length: Reg32, reply: Contr
     a.call_indirect(RAX)
     a.mov(answer.value, RDX)
     a.mov(answer.length, ECX)
+    a.jmp(judged)
     a.place(refused)
+    a.inc(CONTROL.it.refused)
+    a.place(judged)
     a.mov(answer.result, AX)
     a.ret()
 

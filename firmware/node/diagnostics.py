@@ -30,6 +30,7 @@ from firmware.layouts.status import (
     Diagnostics,
     StatusReply,
 )
+from firmware.layouts.stop import STOP, Stop
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR, Survival, Survivor
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
@@ -120,6 +121,7 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         Control.accepted,
         Control.bad,
         Control.refused,
+        Stop.phase,
         ConfigBlob.identify_allowance,
         Survivor.boots,
         Survivor.identified,
@@ -143,6 +145,7 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.requests_bad,
         StatusReply.commands,
         StatusReply.commands_bad,
+        StatusReply.stop_phase,
         StatusReply.boots,
         StatusReply.identified,
         StatusReply.identify_allowance,
@@ -163,6 +166,7 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         (DRBG.it.weak, reply.entropy_weak),
         (DIAGNOSTICS.it.bad, reply.requests_bad),
         (CONTROL.it.accepted, reply.commands),
+        (STOP.it.phase, reply.stop_phase),
         (SURVIVOR.it.boots, reply.boots),
         (SURVIVOR.it.identified, reply.identified),
         (CONFIG.it.identify_allowance, reply.identify_allowance),

@@ -18,6 +18,7 @@ from firmware.layouts.status import (
     STATUS_REQUEST_MAGIC,
     StatusReply,
 )
+from firmware.layouts.stop import StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -147,6 +148,7 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "entropy": "weak" if reply["entropy_weak"] else "strong",
         "log_dropped": reply["log_dropped"],
         "requests_bad": reply["requests_bad"],
+        "stop": _name(StopPhase, reply["stop_phase"]),
         "commands": reply["commands"],
         "commands_bad": reply["commands_bad"],
         "boots": reply["boots"],

@@ -155,6 +155,8 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     )
     if node["crash_hold"]:
         console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")
+    if node["stop"] != "RUNNING":
+        console.print(f"[yellow]{node['stop'].lower()}[/]: the node was told to stop")
     console.print(_summary(shards))
     if len(shards) > ROWS_MOST and not every:
         shards = [row for row in shards if row["state"] != "READY"]

@@ -108,6 +108,8 @@ def control_perform(w: World, request: int, length: int, reply: int) -> None:
         handler = _HANDLERS[ControlVerb(asked.verb)]
         result, value, size = handler(w, request, asked.length, answer_at, room)
         answer.value, answer.length, answer.result = value, size, result
+        return
+    w.g(CONTROL).refused += 1
 
 
 @model

@@ -16,6 +16,7 @@ from firmware.layouts.status import (
     STATUS_REQUEST_MAGIC,
     StatusReply,
 )
+from firmware.layouts.stop import STOP
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR
 
 
@@ -40,6 +41,7 @@ def describe_node(w: World, reply: int) -> None:
     answer.cycles_per_ms, answer.boot_tsc = w.g(CLOCK).tsc_cycles_per_ms, w.g(CLOCK).boot_tsc
     answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
     answer.requests_bad = w.g(DIAGNOSTICS).bad
+    answer.stop_phase = w.g(STOP).phase
     control = w.g(CONTROL)
     answer.boots, answer.identified = w.g(SURVIVOR).boots, w.g(SURVIVOR).identified
     answer.identify_allowance = w.g(CONFIG).identify_allowance

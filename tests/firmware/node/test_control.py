@@ -200,6 +200,7 @@ def test_the_nonce_is_drawn_with_the_first_request(bench):
 def test_what_no_handler_may_see_is_refused(bench, fields, result):
     got = one(bench, command(**{"verb": ControlVerb.PING} | fields))
     assert (got["result"], got["value"], got["payload"]) == (result, 0, b"")
+    assert counts() == (1, 1, 0)
 
 
 @pytest.mark.parametrize("size", [CONTROL_LEAST, 300])

@@ -7,6 +7,7 @@ from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 
 from firmware.layouts.config import CONFIG
+from firmware.layouts.control import CONTROL
 from firmware.layouts.net import ANSWERS_PER_TURN, ARP, NET, ArpState
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
@@ -19,6 +20,7 @@ from firmware.layouts.status import (
     STATUS_REQUEST_MAGIC,
     StatusReply,
 )
+from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.node.diagnostics import age_in_ms, diagnostics_input
 from tests.support.lab import Lab
@@ -71,6 +73,9 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     context.gateway.last_ack_at = LAB.g(CORE).now - 7 * SECOND
     context.gateway.latency_ms = 12
     LAB.g(LEASE).generation, LAB.g(LEASE).deadline = 5, 99
+    control = LAB.g(CONTROL)
+    control.accepted, control.bad, control.refused = 7, 2, 3
+    LAB.g(STOP).phase = StopPhase.DRAINING
     LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
     message = request(slot=1)
     (answer,) = ask(bench, message)
@@ -79,6 +84,8 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     assert (got["magic"], got["slot"], got["nonce"]) == (STATUS_REPLY_MAGIC, 1, 0x1122334455667788)
     assert (got["global_total"], got["local_start"], got["local_count"]) == (64, 16, 2)
     assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
+    assert (got["commands"], got["commands_bad"]) == (7, 5)
+    assert got["stop_phase"] == StopPhase.DRAINING
     assert (got["tcp_state"], got["latency_ms"]) == (TcpState.ESTABLISHED, 12)
     assert (got["ack_age_ms"], got["frame_age_ms"]) == (7000, AGE_UNKNOWN)
     assert got["shard"] == LAB.machine.read(context.address_, SHARD_HEAD_BYTES)

@@ -9,6 +9,7 @@ from firmware.errors import NIC_RING
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import End, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.status import AGE_UNKNOWN, StatusReply
+from firmware.layouts.stop import StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -29,6 +30,9 @@ NODE = {
     "lease_generation": 5,
     "lease_deadline": 12_500_000,
     "log_dropped": 2,
+    "commands": 9,
+    "commands_bad": 4,
+    "stop_phase": StopPhase.DRAINING,
 }
 READY = FakeShard(
     {
@@ -97,6 +101,10 @@ def test_help_shows_examples_and_the_json_keys():
     assert "heartbeat_misses" in output
 
 
+def test_the_table_says_that_the_node_was_told_to_stop(node):
+    assert "draining: the node was told to stop" in run("--port", str(node.port)).output
+
+
 def test_json_holds_every_diagnostics_field(node):
     result = run("--port", str(node.port), "--json")
     assert result.exit_code == 0, result.output
@@ -104,6 +112,8 @@ def test_json_holds_every_diagnostics_field(node):
     assert shown["node"]["ip"] == "10.0.2.15"
     assert shown["node"]["uptime_ms"] == 6000
     assert shown["node"]["lease_left_ms"] == 2500
+    assert (shown["node"]["stop"], shown["node"]["commands"]) == ("DRAINING", 9)
+    assert shown["node"]["commands_bad"] == 4
     ready, failed, held = shown["shards"]
     assert ready["shard"] == 8
     assert ready["state"] == "READY"
