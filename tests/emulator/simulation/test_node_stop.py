@@ -10,6 +10,8 @@ from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
 from emulator.simulation.rig import GATEWAY_ADDRESS, OPERATOR_PORT
 from firmware.layouts.control import ControlResult, ControlVerb
+from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.power import POWER
 from firmware.layouts.shard import Hold, ShardFlag, ShardState
 from firmware.layouts.stop import STOP, StopPhase, StopReason, StopReport
 from firmware.layouts.tcp import TCP_PORTS, TcpState
@@ -144,10 +146,15 @@ def test_a_gateway_that_vanished_costs_no_more_than_its_five_seconds(rig_of, fac
     at_rest(rig)
 
 
-def test_a_stop_in_the_middle_of_every_phase_ends_as_well(rig_of, facts):
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"discovery": DiscoveryMode.HTTP, "path": "/gateway/bot"}],
+    ids=["static", "discovery"],
+)
+def test_a_stop_in_the_middle_of_every_phase_ends_as_well(rig_of, facts, more):
     """One node for each millisecond of the start-up; handshakes get no close frame."""
     for milliseconds in range(1, 40, 2):
-        rig = rig_of(1, facts(shards=SHARDS))
+        rig = rig_of(1, facts(shards=SHARDS, **more))
         rig.run(milliseconds / 1000)
         started = {row.state for row in rig.invariants.rows}
         rig.node.g(STOP).phase = P.DRAINING  # as if told; an operator needs the network first
@@ -213,3 +220,43 @@ def test_ports_are_free_after_a_stop(rig_of, facts):
     assert [rig.node.shard(n).tcp.local_port for n in range(SHARDS)] == [0] * SHARDS
     assert rig.node.g(TCP_PORTS).refused == 0
     assert rig.stats.open_connections == 0
+
+
+class PowerButton:
+    """The PM1 event block of a machine, as a device of the node's bus."""
+
+    PORT, BIT = 0x600, 0x100
+
+    def __init__(self):
+        self.status = 0
+
+    def port_in(self, port, _size):
+        return self.status if port == self.PORT else None
+
+    def port_out(self, port, _size, value):
+        if port != self.PORT:
+            return False
+        self.status &= ~value
+        return True
+
+    def mmio_read(self, _physical, _size):
+        return None
+
+    def mmio_write(self, _physical, _size, _value):
+        return False
+
+
+def test_the_power_button_stops_the_node_as_well(rig_of, facts):
+    rig = rig_of(1, facts(shards=SHARDS))
+    button = PowerButton()
+    rig.node.bus.devices.append(button)
+    rig.node.g(POWER).status = button.PORT
+    rig.until_ready(10)
+    button.status = button.BIT
+    rig.attachment.wake()
+    rig.run(0.001)
+    assert (rig.node.g(STOP).reason, button.status) == (StopReason.POWER_BUTTON, 0)
+    stop = until_stopped(rig, 1)
+    assert (stop.closed, stop.reset) == (SHARDS, 0)
+    at_rest(rig)
+    assert closes(rig) == [{"4000": 1}] * SHARDS
