@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,26 @@ def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic):
         "image_bytes",
     }
     assert leftovers(environ) == []
+
+
+def test_256_shards_boot_in_32_mib_and_stay_ready(environ):
+    """The whole table, through the boot ROM. One group identifies, so that nothing is paced: more lines
+    at once than the serial port takes, and the runner asks the node for what it missed.
+    """
+    config = environ / "full.toml"
+    config.write_text("[gateway]\nmax_concurrency = 256\n[shards]\ncount = 256\n")
+    with Running("-c", str(config), "--memory", "32", "--json") as run:
+        run.wait('"ready": 256')
+        first = json.loads(cli("status", "--json", "--timeout", "30").stdout)
+        time.sleep(15)  # real time is what this test is about
+        later = json.loads(cli("status", "--json", "--timeout", "30").stdout)
+        assert run.end()[0] == 0
+    for shown in (first, later):
+        assert [row["shard"] for row in shown["shards"]] == list(range(256))
+        assert {row["state"] for row in shown["shards"]} == {"READY"}
+        assert {row["identifies"] for row in shown["shards"]} == {1}
+        assert {row["reconnects"] for row in shown["shards"]} == {0}
+    assert later["node"]["identified"] == 256
 
 
 def test_a_running_node_is_asked_leased_and_ended(environ):
