@@ -105,7 +105,7 @@ def test_whatever_changes_but_the_sequence_is_kept_at_once(change):
     assert keep(shard, at_s=0.1).sequence == 99
 
 
-@pytest.mark.parametrize("field", ["resume_host_len", "resume_port"])
+@pytest.mark.parametrize("field", ["session_id_len", "resume_host_len", "resume_port"])
 def test_a_changed_session_is_kept_at_once(field):
     shard = prepare()
     keep(shard)
