@@ -25,6 +25,7 @@ from toolchain.asm import (
     routine,
 )
 
+BLOCK = 64
 SUMMED = Region("the summed bytes", "a packet, bounded by the caller's length")
 
 
@@ -45,6 +46,18 @@ def checksum(a: Asm, total: Reg64, data: Reg64, length: Reg32) -> None:
     One's complement addition does not care about byte order, so little-endian words are summed and
     the result is stored without a swap (RFC 1071 2.B).
     """
+    with a.block() as rest:
+        a.cmp(length, BLOCK)
+        a.leave(B, rest)
+        with a.loop() as blocks:
+            a.add(total, mem64(data, ref=SUMMED))
+            for at in range(8, BLOCK, 8):  # unrolled: one chain of carries
+                a.adc(total, mem64(data, at, ref=SUMMED))
+            a.adc(total, 0)
+            a.add(data, BLOCK)
+            a.sub(length, BLOCK)
+            a.cmp(length, BLOCK)
+            a.again(AE, blocks)
     with a.block() as tail:
         a.cmp(length, 8)
         a.leave(B, tail)

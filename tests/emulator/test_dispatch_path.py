@@ -15,9 +15,10 @@ from tests.support.dispatch_path import (
 
 
 @pytest.mark.parametrize("how", [{}, {"plain": False}, {"d_first": True}])
-def test_dispatch_path_every_shard_takes_every_event(how):
-    """`run` compares dispatches and sequence of each shard."""
-    path = DispatchPath(ready_node(3), frames(dispatches(**how)), 3)
+@pytest.mark.parametrize("heard", [False, True])
+def test_dispatch_path_every_shard_takes_every_event(how, heard):
+    """`run` compares dispatches and sequence of each shard, and what the listener was sent."""
+    path = DispatchPath(ready_node(3, heard=heard), frames(dispatches(**how)), 3)
     assert len(path.run(2, 2)) == 2
 
 
@@ -28,9 +29,10 @@ def test_dispatch_path_an_event_that_does_not_count_is_noticed():
 
 
 def test_dispatch_path_instructions_are_counted():
-    node = ready_node(1, trace=True)
+    node, heard = (ready_node(1, trace=True, heard=heard) for heard in (False, True))
     plain, d_first = (instructions(node, frames(dispatches(d_first=d))) for d in (False, True))
     assert EVENT_BYTES < plain < d_first
+    assert plain < instructions(heard, frames(dispatches()))
     assert node.shard(0).sequence == FIRST_SEQUENCE + EVENTS - 1
 
 

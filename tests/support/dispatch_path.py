@@ -2,8 +2,9 @@
 
 A simulated node becomes READY under Unicorn. Its memory then goes to a forked child, where a loop of a
 few instructions copies frames into the receive ring of each shard in turn and calls the firmware's own
-`gateway_poll`: WebSocket frame, UTF-8, envelope, skip of `d`, opcode, sequence, hand-over. The copy
-stands for TCP's and is part of what is measured.
+`gateway_poll`: WebSocket frame, UTF-8, envelope, skip of `d`, opcode, sequence, and, when somebody
+listens, a datagram into the card's transmit queue. Then it returns the buffers as a card does. The copy
+stands for TCP's; copy and card are part of what is measured.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from typing import TYPE_CHECKING
 
 from emulator import native
 from emulator.machine import GPR, STACK_TOP
+from emulator.simulation.listener import Listener
 from emulator.simulation.node import shard_address
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import Rig
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.poll import gateway_poll
+from firmware.layouts.events import EVENTS as LISTENERS
+from firmware.layouts.events import Events, EventSubscriber
+from firmware.layouts.log import LOG, Level
+from firmware.layouts.nic import NIC, AvailableRing, Nic, UsedElement, UsedRing, Virtqueue
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
@@ -27,6 +33,9 @@ from firmware.limits import RING_BYTES
 from pxe.gateway.load import COUNTER_KEY, LoadGenerator, LoadOptions
 from tests.support.firehose import frame
 from toolchain.asm import (
+    AX,
+    EAX,
+    ECX,
     NE,
     NZ,
     R12,
@@ -34,18 +43,21 @@ from toolchain.asm import (
     R13D,
     R14,
     R15,
+    RAX,
     RBP,
     RBX,
     RCX,
     RDI,
+    RDX,
     RSI,
     Asm,
+    E,
     In,
     Reg64,
     Region,
     mem64,
     routine,
-)  # fmt: skip
+)
 from toolchain.asm.assemble import assemble
 
 if TYPE_CHECKING:
@@ -68,6 +80,7 @@ FRAMES = Region("the frames", "of the benchmark")
 
 @routine(
     inputs=[
+        In(RDX, Nic, "the card's driver"),
         In(RBP, int, "the table of shards"),
         In(R12, int, "frames"),
         In(R13, int, "their bytes"),
@@ -75,17 +88,36 @@ FRAMES = Region("the frames", "of the benchmark")
         In(R15, int, "the routine"),
     ],
     clobbers=[*CALLER_SAVED, RBX, R14],
-    reads=[ShardContext.ring_base, TABLE, FRAMES],
-    writes=[ShardContext.sequence, TcpContext.ring_head, TcpContext.ring_ready],
+    reads=[
+        ShardContext.ring_base,
+        TABLE,
+        FRAMES,
+        Virtqueue.available,
+        Virtqueue.used,
+        Virtqueue.mask,
+        AvailableRing.idx,
+        AvailableRing.heads,
+        UsedRing.idx,
+    ],
+    writes=[
+        ShardContext.sequence,
+        TcpContext.ring_head,
+        TcpContext.ring_ready,
+        UsedRing.idx,
+        UsedRing.elements,
+    ],
     indirect=lambda: (gateway_poll,),
     saves=[RBP],
-    stack=8,
+    stack=16,
     source="the benchmark",
 )
-def drive(a: Asm, table: Reg64, frames: Reg64, size: Reg64, times: Reg64, poll: Reg64) -> None:
+def drive(
+    a: Asm, nic: Nic, table: Reg64, frames: Reg64, size: Reg64, times: Reg64, poll: Reg64
+) -> None:
     """Fill the ring of each shard in turn and let it be read, so many times."""
     shard = ShardContext.at(RBX)
     a.mov(a.local(8), table)
+    a.mov(a.local(8, 8), RDX)
     with a.loop() as again:
         a.mov(table, a.local(8))
         with a.loop() as shards:
@@ -98,12 +130,30 @@ def drive(a: Asm, table: Reg64, frames: Reg64, size: Reg64, times: Reg64, poll: 
             a.mov(shard.tcp.ring_ready, R13D)
             a.mov(shard.sequence, 0)
             a.call_indirect(poll)
+            a.mov(RDX, a.local(8, 8))
+            _return_buffers(a, nic)
             a.add(table, 8)
             a.cmp(mem64(table, ref=TABLE), 0)
             a.again(NE, shards)
         a.dec(times)
         a.again(NZ, again)
     a.ret()
+
+
+def _return_buffers(a: Asm, nic: Nic) -> None:
+    """Say that every frame in the transmit queue has left."""
+    available, used = AvailableRing.at(RSI), UsedRing.at(RDI)
+    a.mov(RSI, nic.tx.available)
+    a.mov(RDI, nic.tx.used)
+    with a.loop() as sent:
+        a.movzx(EAX, used.idx)
+        a.cmp(AX, available.idx)
+        a.leave(E, sent)
+        a.and_(EAX, nic.tx.mask)
+        a.movzx(ECX, available.heads.m16(index=RAX, scale=2))
+        a.mov(used.elements.m32(UsedElement.id.offset, index=RAX, scale=UsedElement.SIZE), ECX)
+        a.inc(used.idx)
+        a.jmp(sent.top)
 
 
 def dispatches(*, plain: bool = True, d_first: bool = False) -> list[Prepared]:
@@ -161,10 +211,19 @@ def frames(prepared: Sequence[Prepared]) -> bytes:
     return joined
 
 
-def ready_node(shards: int, *, trace: bool = False) -> ImageNode:
-    """Return a node of the release image whose shards are all READY."""
+def ready_node(shards: int, *, trace: bool = False, heard: bool = False) -> ImageNode:
+    """Return a node of the release image whose shards are all READY.
+
+    Args:
+        shards: How many.
+        trace: Count instructions.
+        heard: Somebody listens to the dispatches.
+    """
     rig = Rig(facts=NodeFacts(shards=shards, max_concurrency=shards), trace=trace)
     rig.until_ready()
+    rig.node.g(LOG).level = Level.INFO  # what the configuration says when nobody changes it
+    if heard:
+        Listener(rig).sit()
     rig.run(5)
     return rig.node
 
@@ -199,10 +258,16 @@ class DispatchPath:
     def __init__(self, node: ImageNode, joined: bytes, shards: int) -> None:
         addresses = [shard_address(n) for n in range(shards)]
         self._counters = [at + ShardContext.dispatches.offset for at in addresses]
+        place = node.image.address(LISTENERS) + Events.subscribers.offset
+        self._sent, self._lost = (
+            place + field.offset for field in (EventSubscriber.sent, EventSubscriber.lost)
+        )
+        self._heard = int(node.g(LISTENERS).listeners)
         self._sequences = [at + ShardContext.sequence.offset for at in addresses]
         table = b"".join(at.to_bytes(8, "little") for at in (*addresses, 0))
         registers = dict.fromkeys(GPR, 0) | {
             "rsp": STACK_TOP - 0x100,
+            "rdx": node.image.address(NIC),
             "rbp": DATA,
             "r12": DATA + FRAMES_OFFSET,
             "r13": len(joined),
@@ -231,16 +296,20 @@ class DispatchPath:
             repeats: How many figures; one run before them warms up.
 
         Raises:
-            AssertionError: A shard did not take every event, or stands at another sequence.
+            AssertionError: A shard or the listener did not get every event, or a sequence is wrong.
         """
-        reads = tuple((at, 8) for at in self._counters) + tuple((at, 4) for at in self._sequences)
+        longs = (*self._counters, self._sent, self._lost)
+        reads = tuple((at, 8) for at in longs) + tuple((at, 4) for at in self._sequences)
         registers = self._registers | {"r14": passes}
         call = native.Call(LOOP, list(registers.values()), reads=reads, gs_base=self._gs)
         seconds = []
         for before, after in itertools.pairwise(self._program.run([call] * (repeats + 1))):
+            more = {at: _number(after.memory[at]) - _number(before.memory[at]) for at in longs}
+            wanted = passes * EVENTS
             for at in self._counters:
-                taken = _number(after.memory[at]) - _number(before.memory[at])
-                assert taken == passes * EVENTS, f"{taken} events of {passes * EVENTS}"
+                assert more[at] == wanted, f"{more[at]} events of {wanted}"
+            told = wanted * len(self._counters) * self._heard
+            assert (more[self._sent], more[self._lost]) == (told, 0)
             for at in self._sequences:
                 assert _number(after.memory[at]) == FIRST_SEQUENCE + EVENTS - 1
             seconds.append(after.seconds)
