@@ -400,6 +400,13 @@ class TestWait:
         q = ask(Reply(503, headers=(("retry-after", "60"),)).wire())
         q.check_later(DISCOVERY_UNAVAILABLE.code | 503, 60_000)
 
+    @pytest.mark.parametrize("waits", [(30, 10), (10, 30), (30, 30)])
+    def test_the_longest_of_several_headers_counts(self, waits):
+        fields = tuple(("Retry-After", str(seconds)) for seconds in waits)
+        ask(json_reply(429, {}, fields).wire()).check_later(
+            DISCOVERY_UNAVAILABLE.code | 429, 30_000
+        )
+
     def test_words_that_are_no_json_change_nothing(self):
         wire = b"HTTP/1.1 429 X\r\nRetry-After: 8\r\nContent-Length: 10\r\n\r\n<html></h>"
         ask(wire).check_later(DISCOVERY_UNAVAILABLE.code | 429, 8_000)

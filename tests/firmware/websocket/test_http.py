@@ -58,6 +58,8 @@ def test_http_find_end_any_line_ends(text):
         (b"HTTP/1.1 20 OK", None),
         (b"HTTP/1.1 2000", None),
         (b"HTTP/1.1 20x OK", None),
+        (b"HTTP/1.1 2x0 OK", None),
+        (b"HTTP/1.1 x00 OK", None),
         (b"HTTP/1.1 200\tOK", None),
         (b"HTTP/1.1 200 O\x00K", None),
         (b"HTTP/1.1 200 OK\n", None),
