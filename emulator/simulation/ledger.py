@@ -146,16 +146,30 @@ class Ledger:
 
     # -- the node ---------------------------------------------------------------------------------
     def _watch(self) -> None:
-        """Look at the node of the moment; it knows nothing yet."""
+        """Look at the node of the moment; it knows what its memory kept, after power came nothing."""
         node = self._node
+        known, names = self.known, self._session
         self.known = [None] * node.facts.shards
         self._session = [""] * node.facts.shards
+        for slot, row in enumerate(self._rig.invariants.rows):
+            if row.resumable:
+                self._judge_kept(slot, row, known[slot], names[slot])
+                self.known[slot], self._session[slot] = row.sequence, names[slot]
         self._beats = [0] * node.facts.shards
         self._before: list[int | None] = list(self.known)
         self._rows: list[ShardRow] = list(self._rig.invariants.rows)
         self.fatal.clear()
         address = node.image.address(_DISPATCH_ENTRY)
         node.machine.hook(uc.UC_HOOK_CODE, self._handed_on, address, address)
+
+    @staticmethod
+    def _judge_kept(slot: int, row: ShardRow, known: int | None, name: str) -> None:
+        """A session over a reset is the last one, from nothing that was not handed on."""
+        where = f"slot {slot}, rule 'sessions over a reset'"
+        if not name or name.encode()[: row.session_id_len] != row.session_id[: len(name)]:
+            raise LedgerError(f"{where}: {row.session_id!r} is kept, but {name!r} was the last")
+        if known is None or row.sequence > known:
+            raise LedgerError(f"{where}: {row.sequence} is kept, but {known} was handed on last")
 
     def _key_of(self, row: ShardRow) -> Key:
         return (self._node.own_ip(), row.tcp_local_port, row.tcp_remote_ip.to_bytes(4, "little"))

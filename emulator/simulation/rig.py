@@ -150,7 +150,8 @@ class Rig:
         """
         kept = self.node.kept()
         self.power_off()
-        self.run(after_s)
+        if after_s:
+            self.run(after_s)
         self.node = self._boot(kept, crashed=crashed)
         self.attachment.power_on(self.node)
         self._connect()

@@ -42,7 +42,7 @@ LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 
 
 SIGN_SHARE = 0.1
-DISTURBING = frozenset(("link-down", "gateway-pause", "power-off", "jump-clock"))
+DISTURBING = frozenset(("link-down", "gateway-pause", "power-off", "warm-reset", "jump-clock"))
 """Events that part what a node sends in time from what arrives in time."""
 
 
@@ -123,6 +123,7 @@ def node_actions(rig: Rig) -> dict[str, Callable[[str], None]]:
         "console": type_line,
         "power-off": lambda _name: rig.power_off(),
         "power-on": lambda _name: rig.power_on(),
+        "warm-reset": lambda _name: rig.warm_reset(),
     }
 
 

@@ -130,6 +130,21 @@ def test_a_resume_from_elsewhere_is_found(pair):
         rig.run(10)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ledger: ledger._session.__setitem__(1, "other"), "but 'other' was the last"),
+        (lambda ledger: ledger.known.__setitem__(1, 0), "is kept, but 0 was handed on last"),
+    ],
+)
+def test_a_session_that_a_reset_made_up_is_found(pair, change, message):
+    rig, ledger = pair
+    change(ledger)
+    rig.warm_reset()
+    with pytest.raises(LedgerError, match=f"slot 1, rule 'sessions over a reset': .*{message}"):
+        rig.run(1)
+
+
 def test_a_resume_of_nobodys_session_is_found(pair):
     rig, ledger = pair
     ledger._session[1] = "other"

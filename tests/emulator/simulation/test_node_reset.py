@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.simulation.campaign import Trial
 from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.faults import FaultPlan
 from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
+from emulator.simulation.storm import storm
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.shard import Hold, ShardState
 from firmware.layouts.survivor import SURVIVOR
@@ -77,6 +80,16 @@ def test_what_was_handed_on_before_the_reset_is_known_to_a_second(rig_of, load):
     assert all(a <= b <= c for a, b, c in zip(known, named, before, strict=True))
     rig.until_ready()
     assert identifies(rig) == rig.facts.shards
+
+
+@pytest.mark.parametrize("seed", [3, 5, 8])
+def test_in_bad_weather_a_reset_loses_and_invents_nothing(seed):
+    """The ledger holds what is resumed against what was handed on before the reset."""
+    plan = "drop p=0.01 to=node; at 20s warm-reset node; at 60s warm-reset node; at 90s warm-reset node"
+    rig = storm(Trial(seed, FaultPlan.parse(plan)))
+    assert rig.boots == 4
+    assert rig.node.g(SURVIVOR).boots == 4
+    rig.save_coverage()
 
 
 def test_after_a_power_cycle_everything_is_fresh(rig_of):
