@@ -1,6 +1,7 @@
 """A shard of a node that stops: it closes so that its session survives, and starts nothing again."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.send import events_abort
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
 from firmware.layouts.log import SHARD_HELD
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
@@ -90,7 +91,7 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
         ShardContext.reconnect_deadline,
         ShardContext.close_deadline,
     ],
-    calls=[permit_release, log_write, shard_put_away],
+    calls=[events_abort, permit_release, log_write, shard_put_away],
     source="firmware/docs/stop.md#shards",
 )
 def shard_stop(a: Asm, shard: ShardContext) -> None:
@@ -99,6 +100,7 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.hold, Hold.STOPPED)
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(E, kept)
+    a.call(events_abort)
     a.call(permit_release)
     a.mov(EDX, Hold.STOPPED)
     a.mov(ECX, shard.sequence)

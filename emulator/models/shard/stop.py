@@ -1,6 +1,7 @@
 """A shard of a node that stops."""
 
 from emulator.effects import World, model
+from emulator.models.events.send import events_abort
 from emulator.models.log import log_write
 from emulator.models.shard.permit import permit_release
 from emulator.models.shard.phases import shard_say_goodbye
@@ -41,6 +42,7 @@ def shard_stop(w: World, shard: int) -> None:
     context.hold = Hold.STOPPED
     if context.state == ShardState.ASSIGNED:
         return
+    events_abort(w, shard)
     permit_release(w, shard)
     log_write(w, shard, SHARD_HELD, Hold.STOPPED, context.sequence, 0, 0)
     now = w.g(CORE).now

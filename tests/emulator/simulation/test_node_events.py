@@ -11,6 +11,7 @@ from emulator.simulation.listener import Listener
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.events import EVENTS, Notice
 from tests.emulator.simulation.test_node_control import nonce_of, order, ready_rig
+from tests.emulator.simulation.test_node_stop import Operator
 from toolchain.cli.event_stream import Dispatch, EventStream, NoticeEvent
 
 
@@ -159,6 +160,20 @@ def test_half_a_message_of_a_lost_connection_is_aborted(rig):
     heard, stream = hear(listener)
     assert (stream.aborted, stream.lost) == (1, 0)
     assert "MESSAGE_CREATE" not in [e[0] for e in dispatches(heard[2])]
+
+
+def test_a_clean_stop_aborts_half_a_message(rig):
+    listener = Listener(rig)
+    rig.until_ready(20)
+    listener.sit()
+    peer = rig.gateway.peer_of(2)
+    text = b'{"t":"MESSAGE_CREATE","s":9,"op":0,"d":{"content":"' + b"x" * 3000
+    peer.raw(b"\x81\x7e" + (5000).to_bytes(2, "big") + text)
+    rig.run(1)
+    Operator(rig).stop()
+    rig.run(10)
+    heard, stream = hear(listener)
+    assert (heard, stream.aborted, stream.lost) == ({}, 1, 0)
 
 
 def test_a_burst_loses_events_with_a_count_and_never_a_heartbeat(rig_of, facts):

@@ -267,3 +267,10 @@ def test_any_state_matches_model(fields, layers, session, shift, cycles, expired
     node.tick(shard_drain)
     if not expired and fields["state"] != S.FATAL:
         assert (node.context.state, node.context.hold) == (S.ASSIGNED, Hold.STOPPED)
+
+
+def test_stop_aborts_half_an_event_of_a_listener():
+    node = Node()
+    node.connected().events.open = 1
+    node.tick(shard_stop)
+    assert node.context.events.open == 0
