@@ -23,6 +23,7 @@ _STATUS = FLAGS & ~BIT["df"] & ~BIT["if"]
 _OF_RESULT = BIT["zf"] | BIT["sf"] | BIT["pf"]
 # These set ZF, SF and PF from the result that they leave in their first operand.
 _SETS_FLAGS_OF_RESULT = frozenset("add sub and or xor inc dec neg adc sbb".split())
+_CLEARS_CARRY = frozenset("and or xor test clc".split())
 _SIGN_PAIRS = frozenset(
     frozenset(pair) for pair in ((0x2, 0xC), (0x3, 0xD), (0x6, 0xE), (0x7, 0xF))
 )
@@ -125,6 +126,45 @@ def _is_small(flow: Flow, number: int, op: object) -> bool:
     return at >= 0 and flow.lines[at].mnemonic == "movzx"
 
 
+def _unequal(flow: Flow, mutant: Mutant, _live: int) -> bool:
+    line = flow.lines[mutant.line]
+    if mutant.operator != "condition" or not mutant.line:
+        return False
+    if frozenset((_code(line), mutant.value)) not in _EDGE_PAIRS:
+        return False
+    ways = [n for n, onward in enumerate(flow.next) if mutant.line in onward]
+    return bool(ways) and all(_clears_zero(flow, n, mutant.line) for n in ways)
+
+
+def _clears_zero(flow: Flow, number: int, target: int) -> bool:
+    """Tell whether who comes from one line to another has seen that ZF is clear."""
+    line, onward = flow.lines[number], flow.next[number]
+    if len(set(onward)) != 2 or line.mnemonic[:1] != "j":
+        return False
+    taken = target == onward[0]
+    return _code(line) == (CONDITIONS["ne"] if taken else CONDITIONS["e"])
+
+
+def _carry_clear(flow: Flow, mutant: Mutant, _live: int) -> bool:
+    line = flow.lines[mutant.line]
+    if mutant.operator != "drop" or line.mnemonic != "clc":
+        return False
+    seen, work = set[int](), [mutant.line]
+    while work:
+        number = work.pop()
+        ways = [n for n, onward in enumerate(flow.next) if number in onward]
+        if not number or not ways:
+            return False  # the caller's flags
+        for n in ways:
+            touched = (flow.effects[n].sets | flow.effects[n].clobbers) & BIT["cf"]
+            if touched and flow.lines[n].mnemonic not in _CLEARS_CARRY:
+                return False
+            if not touched and n not in seen:
+                seen.add(n)
+                work.append(n)
+    return True
+
+
 def _code(line: Line) -> int:
     """Return the condition code of a branch, SETcc or CMOVcc."""
     for prefix in ("cmov", "set", "j"):
@@ -150,4 +190,6 @@ _RULES = {
         _same_flags
     ),
     "a zero-extended byte or word is as large signed as unsigned": _small,
+    "where every way in has seen ZF clear, equality makes no difference": _unequal,
+    "CLC changes nothing where AND, OR, XOR or TEST set CF last on every way": _carry_clear,
 }

@@ -187,3 +187,75 @@ def test_the_sign_of_a_zero_extended_byte_does_not_matter():
     assert "zero-extended" in proved(byte_above, "jbe endif_1", "jle endif_1")
     assert proved(byte_above, "jbe endif_1", "jb endif_1") == ""
     assert proved(word_above, "jbe endif_1", "jle endif_1") == ""
+
+
+@routine(inputs=TWO, outputs=[Out(RDX, "-1, 0 or 1")], source="tests")
+def ordered(a: Asm, one: Reg64, other: Reg64) -> None:
+    """Ask for equality first, then for order."""
+    a.xor(EDX, EDX)
+    a.cmp(one, other)
+    with a.if_(Z):
+        a.ret()
+    with a.if_(A):
+        a.inc(EDX)
+        a.ret()
+    a.dec(RDX)
+    a.ret()
+
+
+@routine(inputs=TWO, outputs=[Out(RDX, "0 or 1")], source="tests")
+def equal_too(a: Asm, one: Reg64, other: Reg64) -> None:
+    """Ask for order where equal values come to, too."""
+    here, out = a.label("here"), a.label("out")
+    a.xor(EDX, EDX)
+    a.cmp(one, other)
+    a.jnz(here)
+    a.cmp(one, 9)
+    a.place(here)
+    a.j(BE, out)
+    a.inc(EDX)
+    a.place(out)
+    a.ret()
+
+
+def test_where_equality_is_ruled_out_its_edge_does_not_matter():
+    assert "ZF clear" in proved(ordered, "jbe endif_2", "jb endif_2")
+    assert proved(ordered, "jbe endif_2", "ja endif_2") == ""
+    assert proved(ordered, "jbe endif_2", "jle endif_2") == ""
+    assert proved(below, "jae endif_1", "ja endif_1") == ""
+    assert proved(equal_too, "jbe out", "jb out") == ""
+
+
+@routine(inputs=TWO, outputs=[Out(CF, "0"), Out(RDX, "0 or 1")], source="tests")
+def clear_twice(a: Asm, one: Reg64, other: Reg64) -> None:
+    """Clear CF where it is clear on both ways."""
+    a.mov(EDX, 0)
+    a.test(one, other)
+    with a.if_(Z):
+        a.inc(EDX)
+    a.clc()
+    a.ret()
+
+
+@routine(inputs=TWO, outputs=[Out(CF, "0"), Out(RDX, "0 or more")], source="tests")
+def clear_once(a: Asm, one: Reg64, other: Reg64) -> None:
+    """Clear CF where an addition may have set it."""
+    a.mov(EDX, 0)
+    a.test(one, other)
+    with a.if_(Z):
+        a.add(RDX, other)
+    a.clc()
+    a.ret()
+
+
+@routine(outputs=[Out(CF, "0")], source="tests")
+def clear_first(a: Asm) -> None:
+    """Clear the caller's CF."""
+    a.clc()
+    a.ret()
+
+
+def test_a_clc_is_needed_where_cf_may_be_set():
+    assert "CLC changes nothing" in proved(clear_twice, "clc", "nop")
+    assert proved(clear_once, "clc", "nop") == ""
+    assert proved(clear_first, "clc", "nop") == ""

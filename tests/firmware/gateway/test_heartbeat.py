@@ -6,7 +6,7 @@ from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayFlag, GatewayState
-from firmware.layouts.node import CLOCK
+from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import End
 from firmware.layouts.websocket import WsState
 from tests.support.gateway_client import CYCLES_PER_MS, START, GatewayClient, ready_data
@@ -99,10 +99,58 @@ class TestSchedule:
         assert c.tick() == -1
         assert c.sent() == []
 
+    def test_an_interval_alone_is_no_schedule(self):
+        c = beating()
+        c.gateway.hb_next = 0
+        assert c.tick() == -1
+        assert c.sent() == []
+
     def test_without_anything_set_there_is_no_deadline(self):
         c = GatewayClient(LAB)
         c.gateway.state = GatewayState.READY
         assert c.tick() == -1
+
+
+class TestFarTimes:
+    """The counter stands where a signed number would turn."""
+
+    @pytest.mark.parametrize("now", [2**63 - 1, 2**63, 2**63 + 1])
+    @pytest.mark.parametrize("due", [-1, 0, 1])
+    @pytest.mark.parametrize("pending", [False, True])
+    def test_beats_and_deadlines_have_no_sign(self, now, due, pending):
+        c = beating()
+        LAB.g(CORE).now = now
+        c.gateway.hb_next = now + due
+        c.gateway.interval_cycles = 2
+        c.gateway.hb_sent_at = now - 1
+        c.gateway.flags = GatewayFlag.ACK_PENDING if pending else 0
+        LAB.call(gateway_tick, shard=c.at)
+        assert (c.sent() == []) == (due > 0 or pending)
+        assert c.shard.failure == End.NONE
+
+    @pytest.mark.parametrize("now", [2**63 - 1, 2**63, 2**63 + 1])
+    @pytest.mark.parametrize("late", [-1, 0, 1])
+    def test_hello_is_overdue_without_a_sign(self, now, late):
+        c = GatewayClient(LAB)
+        c.gateway.state = GatewayState.WAIT_HELLO
+        LAB.g(CORE).now, c.shard.phase_deadline = now, now - late
+        LAB.call(gateway_tick, shard=c.at)
+        assert c.shard.failure == (End.TIMEOUT if late >= 0 else End.NONE)
+
+    @pytest.mark.parametrize("beat", [2**63 - 2, 2**63, 2**63 + 2])
+    def test_the_earlier_deadline_has_no_sign(self, beat):
+        c = beating()
+        LAB.g(CORE).now = 2**63 - 10
+        c.gateway.interval_cycles, c.gateway.hb_sent_at = 9, 2**63 - 10
+        c.gateway.flags, c.gateway.hb_next = GatewayFlag.ACK_PENDING, beat
+        deadline = LAB.call(gateway_tick, shard=c.at).outputs["rax"]
+        assert deadline == min(beat, 2**63 - 1)
+
+    def test_an_ack_that_is_owed_for_half_the_counter_is_missed(self):
+        c = beating()
+        c.gateway.hb_sent_at, c.gateway.flags = c.now - 2**63 & 2**64 - 1, GatewayFlag.ACK_PENDING
+        c.tick()
+        assert c.shard.failure == End.HEARTBEAT_TIMEOUT
 
 
 class TestAck:
@@ -116,6 +164,12 @@ class TestAck:
         assert c.gateway.latency_ms == latency
         assert c.gateway.last_ack_at == c.now
         assert c.gateway.last_frame_at == c.now
+
+    def test_an_ack_leaves_what_else_is_owed(self):
+        c = beating()
+        c.gateway.flags = GatewayFlag.ACK_PENDING | GatewayFlag.BEAT_OWED
+        c.receive(ACK)
+        assert c.gateway.flags == GatewayFlag.BEAT_OWED
 
     def test_unasked_ack_is_ignored(self):
         c = beating()

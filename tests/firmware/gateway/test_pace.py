@@ -236,6 +236,22 @@ class TestRateLimited:
         client.dispatch("RATE_LIMITED", 4, {"opcode": 8, "retry_after": 60})
         assert wait_of(client, 8) == 60_000
 
+    def test_the_same_limit_again_changes_nothing(self):
+        client = connected()
+        for sequence in (2, 3):
+            client.dispatch("RATE_LIMITED", sequence, {"opcode": 8, "retry_after": 30.0})
+        assert wait_of(client, 8) == 30_001
+
+    def test_times_have_no_sign(self):
+        """The first limit ends before the half of the counter, the second behind it."""
+        client = connected()
+        LAB.g(CORE).now = 2**63 - 30_000 * CYCLES_PER_MS
+        client.dispatch("RATE_LIMITED", 2, {"opcode": 8, "retry_after": 29})
+        client.dispatch("RATE_LIMITED", 3, {"opcode": 8, "retry_after": 31})
+        assert wait_of(client, 8) == 31_000
+        client.dispatch("RATE_LIMITED", 4, {"opcode": 8, "retry_after": 29})
+        assert wait_of(client, 8) == 31_000
+
     @pytest.mark.parametrize("opcode", [0, 2, 7, 14, 63, 64, 2**32 - 1, 2**32, 8.0, "8", None, ...])
     def test_an_opcode_that_is_not_sent_is_nothing(self, opcode):
         client = connected()

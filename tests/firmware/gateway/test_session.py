@@ -178,6 +178,41 @@ class TestReady:
     def test_other_shard_is_an_anomaly(self, shard):
         failed_with(ready(shard=shard), layout.READY_SHARD)
 
+    @pytest.mark.parametrize("shard", [["abc", 16], [3, "x" * 16], [[], 16], [3, {}]])
+    def test_a_text_as_long_as_the_number_is_no_number(self, shard):
+        failed_with(ready(shard=shard), layout.READY_SHARD)
+
+    def test_what_an_earlier_message_left_is_no_session_id(self):
+        c = identified()
+        c.receive({"op": 11, "d": {"session_id": "abcdefgh"}})
+        c.dispatch("READY", 1, ready_data(session_id=5))
+        failed_with(c, layout.READY_SESSION)
+
+    @pytest.mark.parametrize("letter", [chr(n) for n in range(0x20, 0x7F)])
+    def test_each_letter_of_a_session_id(self, letter):
+        c = ready(session_id=f"a{letter}b")
+        if letter in '" \\' or c.shard.failure:
+            failed_with(c, layout.READY_SESSION)
+        else:
+            assert c.shard.session.session_id_len == 3
+
+    @pytest.mark.parametrize("size", [159, 160, 161])
+    def test_resume_url_length_bound(self, size):
+        url = "ws://h/".ljust(size, "x")
+        session = ready(resume_gateway_url=url).shard.session
+        assert session.resume_host_len == (1 if size <= 160 else 0)
+
+    @pytest.mark.parametrize(
+        ("earlier", "url", "port"),
+        [("ws://hhhhhhhh", "ws://h", 80), ("ws://h:123456", "ws://h:1", 1)],
+    )
+    def test_what_an_earlier_message_left_is_no_part_of_the_resume_url(self, earlier, url, port):
+        c = identified()
+        c.receive({"op": 11, "d": {"resume_gateway_url": earlier}})
+        c.dispatch("READY", 1, ready_data(resume_gateway_url=url))
+        session = c.shard.session
+        assert (session.resume_host_len, session.resume_port) == (1, port)
+
     @pytest.mark.parametrize(
         ("url", "host", "port"),
         [
@@ -217,6 +252,8 @@ class TestReady:
             ("ws://h:", UrlFault.PORT),
             ("ws://h:/", UrlFault.PORT),
             ("ws://h:0", UrlFault.PORT),
+            ("ws://h:8:", UrlFault.PORT),
+            ("ws://h:1:2", UrlFault.PORT),
             ("ws://h:65536", UrlFault.PORT),
             ("ws://h:99999999999999999999", UrlFault.PORT),
             ("ws://h:8a", UrlFault.PORT),
@@ -299,6 +336,18 @@ class TestResumed:
         c.dispatch("RESUMED", sequence)
         assert c.shard.sequence == 45
         assert c.gateway.state == GatewayState.READY
+
+    @pytest.mark.parametrize("sequence", [2**31 - 1, 2**31, 2**32 - 1])
+    def test_resumed_with_a_large_sequence_counts_without_a_sign(self, sequence):
+        c = resuming(2**31 - 1)
+        c.dispatch("RESUMED", sequence)
+        assert c.shard.sequence == sequence
+
+    def test_resumed_sets_no_other_flag(self):
+        c = resuming()
+        c.shard.flags = 0
+        c.dispatch("RESUMED", 46)
+        assert c.shard.flags == ShardFlag.RESUMED
 
     def test_lower_sequence_in_the_replay_is_a_warning(self):
         c = resuming(41)

@@ -36,6 +36,19 @@ def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, sin
     assert (kept.end, kept.phase, kept.close_code) == (End.CLOSED, Phase.REPLAY, 4009)
 
 
+@settings(max_examples=30, deadline=None)
+@given(contents=st.binary(min_size=256, max_size=256))
+def test_copy_evidence_takes_each_field_from_its_place(contents):
+    """Every byte of the shard has another value than its neighbours."""
+    shard = LAB.shard()
+    filler = contents * (ShardContext.SIZE // len(contents))
+    LAB.machine.write(shard, filler.ljust(ShardContext.SIZE, b"\x5a"))
+    LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = 2**63, 1000
+    LAB.call(copy_evidence, shard=shard)
+    context = LAB.view(ShardContext, shard)
+    assert context.evidence.http_status == context.websocket.http_status
+
+
 @pytest.mark.parametrize(("since", "wanted"), [(0, 0), (1_000, 9_000)])
 def test_copy_evidence_says_how_long_the_connection_lived(since, wanted):
     shard = LAB.shard()

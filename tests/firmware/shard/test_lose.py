@@ -58,7 +58,10 @@ def test_settle_session_any_state_matches_model(fields, session, present):
     LAB.call(settle_session, shard=shard)
 
 
-@pytest.mark.parametrize(("before", "valid"), [(0, 1), (1, 1), (2, 0)])
+@pytest.mark.parametrize(
+    ("before", "valid"),
+    [(0, 1), (1, 1), (2, 0), (0x7FFE, 0), (0x7FFF, 0), (0xFFFE, 0), (0xFFFF, 1)],
+)
 def test_settle_session_third_unanswered_resume_ends_it(before, valid):
     shard, context = prepare(
         {"phase": Phase.REPLAY, "flags": ShardFlag.SEQ_VALID},

@@ -50,6 +50,25 @@ def test_permit_release_keeps_the_key_busy_for_five_seconds(shards, later, refus
     assert take(shards[2]) == refused
 
 
+def test_permit_release_frees_the_key_of_the_shard_alone(shards):
+    """Key 1 of 3: the first key stays as it is."""
+    LAB.g(PERMITS).max_concurrency = 3
+    for shard in shards[:2]:
+        assert take(shard) == 0  # 40 and 41 have keys 1 and 2
+    LAB.call(permit_release, shard=shards[1])
+    keys = LAB.g(PERMITS).keys
+    assert [keys[n].owner for n in range(3)] == [0, 1, 0]
+    assert [keys[n].busy_until for n in range(3)] == [0, 0, 12_000 * MS]
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+@pytest.mark.parametrize("at", [2**31, 2**63, 2**64 - 2])
+def test_permit_take_compares_times_without_a_sign(shards, late, at):
+    key = LAB.g(PERMITS).keys[0]
+    key.busy_until, LAB.g(CORE).now = at, at + late
+    assert take(shards[0]) == (late < 0)
+
+
 def test_permit_release_by_a_stranger_changes_nothing(shards):
     assert take(shards[0]) == 0
     LAB.call(permit_release, shard=shards[2])
@@ -67,6 +86,20 @@ def rivals(shards):
     for n, shard in enumerate(shards):
         wait_since(shard, 7000 + n)
     return shards
+
+
+@pytest.mark.parametrize("owner", [0, 3])
+@pytest.mark.parametrize("earlier", [-1, 0, 1])
+@pytest.mark.parametrize("since", [7000 * MS, 2**63])
+def test_permit_take_who_came_at_the_same_time_does_not_go_first(shards, owner, earlier, since):
+    """Shard 42 waits for key 0; shard 40 asks: free for it, or only its place in the order."""
+    key = LAB.g(PERMITS).keys[0]
+    key.owner, key.waiter, key.waiting_since = owner, 3, since
+    LAB.view(ShardContext, shards[0]).permit_since = since - earlier
+    first = earlier > 0
+    assert take(shards[0]) == (0 if first and not owner else 1)
+    if owner:
+        assert key.waiter == (1 if first else 3)
 
 
 def test_permit_take_a_shard_that_fails_again_and_again_is_not_first_again(rivals):

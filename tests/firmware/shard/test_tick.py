@@ -107,6 +107,31 @@ def test_shard_tick_any_state_matches_model(
     node.tick()
 
 
+@settings(max_examples=120, deadline=None)
+@given(
+    fields=shard_fields(),
+    layers=layer_states(),
+    session=session_fields(),
+    state=st.sampled_from([ShardState.STARTING, ShardState.READY, ShardState.BACKOFF]),
+    now=st.sampled_from([2**31, 2**63 - 1, 2**63, 2**63 + 1]),
+    close=st.sampled_from([-2, -1, 0, 1, 2]),
+    ahead=st.sampled_from([-1, 0, 1]),
+)
+def test_shard_tick_compares_times_without_a_sign(
+    fields, layers, session, state, now, close, ahead
+):
+    """The counter stands where a signed number would turn; each deadline is near."""
+    node = Node()
+    context = node.shards[0]
+    apply(context, fields, layers, session)
+    context.state, LAB.g(CORE).now = state, now
+    for name in ("reconnect_deadline", "attempt_deadline", "close_deadline", "phase_deadline"):
+        if getattr(context, name):
+            setattr(context, name, now + close)
+    context.tcp.ack_at = now + close + ahead
+    node.tick()
+
+
 @pytest.mark.parametrize(
     ("expired", "cycles", "configured", "hold"),
     [
@@ -205,6 +230,17 @@ def test_tick_resume_goes_to_the_host_that_ready_named():
     assert (context.tcp.remote_ip, context.tcp.remote_port) == (ip32("10.0.0.1"), 9999)
 
 
+def test_tick_a_session_that_ended_is_not_dialled_at_its_host():
+    """The host may still stand there; without a session only the configured one counts."""
+    node = Node()
+    context = node.shards[0]
+    host = b"10.0.0.1"
+    context.session.resume_host[0 : len(host)] = host
+    context.session.resume_host_len, context.session.resume_port = len(host), 9999
+    node.tick()
+    assert (context.tcp.remote_ip, context.tcp.remote_port) == (ip32(GATEWAY), 8080)
+
+
 def test_tick_name_without_an_address_fails_the_attempt():
     node = Node()
     config = LAB.g(CONFIG)
@@ -275,6 +311,20 @@ def test_tick_zero_deadline_without_a_clock_ends_in_assigned_and_nothing_grows()
     assert len([x for x in node.lines() if "code=shard.no_clock" in x]) == 1
 
 
+def test_tick_no_clock_record_says_what_the_evidence_says():
+    node = Node()
+    context = node.shards[0]
+    context.state = ShardState.BACKOFF
+    before = context.offset_of("evidence") - 4
+    LAB.machine.write(before, b"\x77" * 4)
+    context.evidence.error, context.evidence.tcp_state = 0x04050002, TcpState.FAILED
+    context.evidence.tls_state = TlsState.PASS_THROUGH
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    node.tick()
+    (line,) = [x for x in node.lines() if "code=shard.no_clock" in x]
+    assert "error=0x4050002 tcp=failed tls=pass_through" in line
+
+
 def test_tick_fatal_never_retries():
     node = Node()
     context = node.shards[0]
@@ -302,6 +352,16 @@ def test_shards_tick_sweeps_active_slots_only():
     LAB.call(shards_tick, env)
     states = [s.state for s in node.shards]
     assert states == [ShardState.STARTING, ShardState.ASSIGNED]
+
+
+def test_shards_tick_ticks_every_active_shard_and_notes_its_deadline():
+    node = Node()
+    LAB.g(LEASE).expired = 1
+    env = node.bench.environment()
+    env = Environment(tsc=lambda: START, on_port_in=env.on_port_in, on_port_out=env.on_port_out)
+    LAB.call(shards_tick, env)
+    assert [s.hold for s in node.shards] == [Hold.LEASE_EXPIRED] * 2
+    assert [LAB.g(CORE).slots[n].deadline for n in range(2)] == [START + 100 * MS] * 2
 
 
 def test_shards_tick_without_shards_does_nothing():
