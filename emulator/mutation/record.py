@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,18 @@ class Corpus:
             if placed is not None:
                 found += bench.touching.get(placed.address + offset, ())
         return sorted(found, key=lambda n: self.calls[n].length)
+
+    def ways(self, routine: str) -> dict[int, int]:
+        """Return for each call that ran a routine which of its instructions ran, as a number."""
+        found: dict[int, int] = defaultdict(int)
+        for bench in self.benches:
+            placed = bench.image.symbols.get(routine)
+            if placed is None:
+                continue
+            for offset in range(placed.size):
+                for number in bench.touching.get(placed.address + offset, ()):
+                    found[number] |= 1 << offset
+        return found
 
     # -- recording --------------------------------------------------------------------------------
     def begin(self, machine: Machine) -> None:

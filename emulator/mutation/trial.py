@@ -7,7 +7,7 @@ the arguments of calls and the depth of the stack.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ CALLS_MAX = 400
 """Recorded calls that one mutant is tried on without hooks."""
 LOCKSTEP_CALLS_MAX = 40
 """Those that it is tried on in lockstep afterwards."""
-LOCKSTEP_INSTRUCTIONS_MAX = 60_000
+LOCKSTEP_INSTRUCTIONS_MAX = 100_000
 """Instructions of all those calls together."""
 _REMEMBERED = 12
 
@@ -58,6 +58,7 @@ class Trials:
         self._replays: dict[int, Replay] = {}
         self._killers: dict[str, list[int]] = defaultdict(list)
         self._proofs = Proofs()
+        self._ways: dict[str, dict[int, int]] = {}
 
     def unrepeatable(self, numbers: Iterable[int]) -> list[int]:
         """Return the calls whose replay on the original bytes departs from the record."""
@@ -79,13 +80,13 @@ class Trials:
 
     def _verdict(self, routine: Routine, mutant: Mutant, touching: list[int]) -> Verdict:
         killers = self._killers[mutant.routine]
-        order = _spread(touching, CALLS_MAX)
         known = set(touching)
         first = [n for n in killers if n in known]
-        order = [*first, *(n for n in order if n not in set(first))]
+        various = self._various(mutant.routine, touching)
+        order = [*first, *(n for n in various[:CALLS_MAX] if n not in set(first))]
         for judge, by, numbers in (
             (Replay.differs, REPLAY, order),
-            (Replay.judged, LOCKSTEP, self._affordable(touching)),
+            (Replay.judged, LOCKSTEP, self._affordable(various)),
         ):
             number, why = self._tried(mutant, numbers, judge)
             if why:
@@ -125,11 +126,26 @@ class Trials:
             found = self._replays[bench] = Replay(self._corpus.benches[bench])
         return found
 
-    def _affordable(self, touching: list[int]) -> list[int]:
-        """Return calls for the lockstep, spread over all lengths, within its budget."""
+    def _various(self, routine: str, touching: list[int]) -> list[int]:
+        """Return the calls so that each way through the routine comes once before any comes twice.
+
+        Within a way, and among the first of all ways, the shortest come first.
+        """
+        ways = self._ways.get(routine)
+        if ways is None:
+            ways = self._ways[routine] = self._corpus.ways(routine)
+        turns: Counter[int] = Counter()
+        ranked = []
+        for place, number in enumerate(touching):
+            turns[ways[number]] += 1
+            ranked.append((turns[ways[number]], place, number))
+        return [number for _, _, number in sorted(ranked)]
+
+    def _affordable(self, numbers: list[int]) -> list[int]:
+        """Return those calls that fit into the budget of the lockstep, in their order."""
         left = LOCKSTEP_INSTRUCTIONS_MAX
         found: list[int] = []
-        for number in _spread(touching, LOCKSTEP_CALLS_MAX):
+        for number in numbers[:LOCKSTEP_CALLS_MAX]:
             left -= self._corpus.calls[number].length
             if left < 0 and found:
                 break
@@ -142,10 +158,3 @@ class Trials:
             killers.remove(number)
         killers.insert(0, number)
         del killers[_REMEMBERED:]
-
-
-def _spread(numbers: Sequence[int], count: int) -> list[int]:
-    """Return at most so many, evenly taken, the first among them."""
-    if len(numbers) <= count:
-        return list(numbers)
-    return [numbers[n * len(numbers) // count] for n in range(count)]

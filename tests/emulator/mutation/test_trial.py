@@ -70,6 +70,13 @@ def test_the_shortest_calls_come_first(counted):
     assert len(set(lengths)) == 2
 
 
+def test_each_way_through_a_routine_comes_before_any_comes_twice(counted):
+    trials = Trials(counted.corpus)
+    order = trials._various("count_small", counted.corpus.touching("count_small", 0))
+    kept = [counted.corpus.calls[n].outputs == (1,) for n in order]
+    assert kept == [False, True, False, True, False]
+
+
 # -- replay ----------------------------------------------------------------------------------------
 def test_the_original_repeats_every_call(counted):
     assert Trials(counted.corpus).unrepeatable(range(5)) == []
