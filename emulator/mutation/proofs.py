@@ -126,6 +126,12 @@ def _is_small(flow: Flow, number: int, op: object) -> bool:
     return at >= 0 and flow.lines[at].mnemonic == "movzx"
 
 
+def _to_the_next(flow: Flow, mutant: Mutant, _live: int) -> bool:
+    line, behind = flow.lines[mutant.line], flow.lines[mutant.line + 1 : mutant.line + 2]
+    jump = mutant.operator == "drop" and line.mnemonic == "jmp"
+    return jump and any(line.target is label for after in behind for label in after.labels)
+
+
 def _unequal(flow: Flow, mutant: Mutant, _live: int) -> bool:
     line = flow.lines[mutant.line]
     if mutant.operator != "condition" or not mutant.line:
@@ -191,5 +197,6 @@ _RULES = {
     ),
     "a zero-extended byte or word is as large signed as unsigned": _small,
     "where every way in has seen ZF clear, equality makes no difference": _unequal,
+    "a jump to the next instruction does nothing": _to_the_next,
     "CLC changes nothing where AND, OR, XOR or TEST set CF last on every way": _carry_clear,
 }

@@ -15,8 +15,8 @@ SCORE_PERCENT = 95
 LAYERS: dict[str, tuple[str, ...]] = {
     "lifecycle": ("firmware.shard.",),
     "gateway": ("firmware.gateway.",),
-    "lease": ("firmware.node.lease.",),
-    "plan": ("firmware.node.plan.", "firmware.node.main.node_init", "firmware.node.main.slot_add"),
+    "lease": ("firmware.node.lease.", "firmware.node.lease_orders."),
+    "plan": ("firmware.node.slots.", "firmware.node.main.node_init", "firmware.node.main.slot_add"),
 }
 TESTS = ("tests/firmware/shard", "tests/firmware/gateway", "tests/firmware/node")
 """All calls count for all layers, so that the verdict on a routine never depends on the choice."""

@@ -259,3 +259,24 @@ def test_a_clc_is_needed_where_cf_may_be_set():
     assert "CLC changes nothing" in proved(clear_twice, "clc", "nop")
     assert proved(clear_once, "clc", "nop") == ""
     assert proved(clear_first, "clc", "nop") == ""
+
+
+@routine(inputs=TWO, outputs=[Out(RAX, "another")], source="tests")
+def jumps(a: Asm, one: Reg64, other: Reg64) -> None:
+    """Jump over something, and over nothing."""
+    far, near = a.label("far"), a.label("near")
+    a.cmp(one, other)
+    a.jz(near)
+    a.mov(RAX, other)
+    a.jmp(far)
+    a.place(near)
+    a.mov(RAX, 1)
+    a.jmp(far)
+    a.place(far)
+    a.ret()
+
+
+def test_a_jump_to_the_next_instruction_does_nothing():
+    assert proved(jumps, "jmp far", "nop") == ""
+    assert "does nothing" in proved(jumps, "jmp far", "nop #2")
+    assert proved(jumps, "jz near", "nop") == ""

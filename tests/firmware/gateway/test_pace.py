@@ -61,6 +61,7 @@ class Paced:
         (ProfileId.DISCORD, 2**31 - 1, 110),
         (ProfileId.DISCORD, 7_500, 110),
         (ProfileId.DISCORD, 6_666, 109),
+        (ProfileId.DISCORD, 2_069, 90),
         (ProfileId.DISCORD, 1_000, 58),
         (ProfileId.DISCORD, 0, 58),
         (ProfileId.FLUXER, 41_250, 500),
@@ -100,6 +101,21 @@ def test_after_a_long_silence_nothing_is_remembered(late, left):
     LAB.call(gateway_pace, shard=paced.client.at)
     assert paced.pacer.total == left
     assert sum(bytes(paced.pacer.buckets[:])) + paced.pacer.running == left
+
+
+def test_a_second_that_begins_later_than_now_is_no_history():
+    paced = Paced()
+    paced.send(5)
+    paced.at(-1)
+    LAB.call(gateway_pace, shard=paced.client.at)
+    assert paced.pacer.total == 0
+
+
+@pytest.mark.parametrize(("now", "wait"), [(2**63 - 1, 2), (2**63, 1), (2**63 + 1, 0)])
+def test_ms_until_has_no_sign(now, wait):
+    LAB.reset()
+    LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = now, 1
+    assert LAB.call(gateway_ms_until, time=2**63 + 1).outputs["eax"] == wait
 
 
 def test_without_a_clock_nothing_is_remembered():

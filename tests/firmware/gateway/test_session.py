@@ -178,9 +178,21 @@ class TestReady:
     def test_other_shard_is_an_anomaly(self, shard):
         failed_with(ready(shard=shard), layout.READY_SHARD)
 
-    @pytest.mark.parametrize("shard", [["abc", 16], [3, "x" * 16], [[], 16], [3, {}]])
-    def test_a_text_as_long_as_the_number_is_no_number(self, shard):
-        failed_with(ready(shard=shard), layout.READY_SHARD)
+    @pytest.mark.parametrize(
+        ("own", "named"),
+        [((3, 16), ["abc", 16]), ((3, 16), [3, "x" * 16]), ((0, 16), ["", 16]), ((3, 0), [3, ""])],
+    )
+    def test_what_is_no_number_is_neither_its_length_nor_zero(self, own, named):
+        c = client(shard=own)
+        c.hello()
+        c.dispatch("READY", 1, ready_data(shard=named))
+        failed_with(c, layout.READY_SHARD)
+
+    def test_a_host_of_before_goes_with_a_url_that_is_ignored(self):
+        c = identified()
+        c.shard.session.resume_host_len = 9
+        c.dispatch("READY", 1, ready_data(resume_gateway_url=5))
+        assert c.shard.session.resume_host_len == 0
 
     def test_what_an_earlier_message_left_is_no_session_id(self):
         c = identified()

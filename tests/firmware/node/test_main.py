@@ -11,6 +11,7 @@ from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Hold, ShardContext, ShardState
 from firmware.limits import (
     KEPT_PAGES,
@@ -73,6 +74,14 @@ def start(bench):
 def lines():
     raw = LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head)
     return raw.decode().splitlines()
+
+
+@pytest.mark.parametrize("profile", ProfileId)
+def test_node_init_gives_each_shard_the_profile(profile):
+    bench = prepare(pci=PCI_ADDRESS)
+    LAB.g(CONFIG).profile = profile
+    assert start(bench) == 1
+    assert LAB.view(ShardContext, LAB.g(CORE).slots[0].context).profile == profile
 
 
 def test_node_init_makes_a_node():

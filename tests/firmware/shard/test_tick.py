@@ -344,6 +344,17 @@ def test_tick_attempt_ends_at_its_deadline():
     assert context.evidence.phase == Phase.TCP
 
 
+@pytest.mark.parametrize("now", [START, 2**63 - 5])
+def test_tick_an_attempt_looks_again_when_it_ends(now):
+    """Nothing below wakes it; the cycle before the deadline is the last that is in time."""
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase, LAB.g(CORE).now = ShardState.STARTING, Phase.TCP, now
+    context.attempt_deadline = now + 7
+    assert node.tick() == now + 6
+    assert context.failure == End.NONE
+
+
 def test_shards_tick_sweeps_active_slots_only():
     node = Node()
     LAB.g(CORE).slots[1].flags = 0
