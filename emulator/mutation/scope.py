@@ -18,7 +18,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lease": ("firmware.node.lease.", "firmware.node.lease_orders."),
     "plan": ("firmware.node.slots.", "firmware.node.main.node_init", "firmware.node.main.slot_add"),
 }
-TESTS = ("tests/firmware/shard", "tests/firmware/gateway", "tests/firmware/node")
+TESTS = (
+    "tests/firmware/shard",
+    "tests/firmware/gateway",
+    *(f"tests/firmware/node/test_{name}.py" for name in ("lease", "main", "step", "console")),
+)
 """All calls count for all layers, so that the verdict on a routine never depends on the choice."""
 
 

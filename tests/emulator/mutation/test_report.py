@@ -10,6 +10,7 @@ from firmware.image import link_bios
 from firmware.node.lease import lease_tick
 from firmware.shard.backoff import schedule_backoff
 from firmware.tcp.send import tcp_send
+from toolchain.cli.check import ROOT
 
 TESTS = {"passed": 3, "failed": 0, "skipped": 0, "exit": 0}
 
@@ -141,6 +142,10 @@ def test_layers_are_those_that_the_promise_names():
     layers = {layer_of(r) for r in found}
     assert layers == set(scope.LAYERS)
     assert tcp_send not in found
+
+
+def test_the_tests_that_are_recorded_exist():
+    assert all((ROOT / path).exists() for path in scope.TESTS)
 
 
 def test_a_routine_of_no_layer_comes_last():
