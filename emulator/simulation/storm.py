@@ -148,13 +148,18 @@ def settled(rig: Rig, fatal: Collection[int] = ()) -> bool:
 
     Shards that the gateway closed for good are FATAL instead.
     """
-    for slot, (row, stats) in enumerate(zip(rig.invariants.rows, rig.stats.shards, strict=True)):
-        if slot in fatal:
-            if row.state != ShardState.FATAL or row.close_deadline:
-                return False
-        elif row.state != ShardState.READY or row.sequence != stats.sequence or not stats.connected:
+    rows = rig.invariants.rows
+    for slot, row in enumerate(rows):
+        if row.state != (ShardState.FATAL if slot in fatal else ShardState.READY):
             return False
-    return not rig.node.inbox
+        if row.close_deadline:
+            return False
+    if rig.node.inbox:
+        return False
+    return all(
+        slot in fatal or (row.sequence == stats.sequence and stats.connected)
+        for slot, (row, stats) in enumerate(zip(rows, rig.stats.shards, strict=True))
+    )
 
 
 def _judge_rest(rig: Rig, ledger: Ledger, plan: FaultPlan) -> None:
