@@ -171,12 +171,12 @@ def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
     return ""
 
 
-def _overdue(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
+def _overdue(old: ShardRow, new: ShardRow, turn: Turn) -> str:
     """What was due by the beginning of a turn is done at its end, and no wait is too long (I8)."""
     for name, value in waits_of(new):
         # A reconnect that is due may wait for the farewell of the last connection; a delay that
         # was drawn in this turn may be nothing, and ends with the next one.
-        fresh = new.close_deadline or new.evidence_failed_at == turn.now
+        fresh = new.close_deadline or old.state != S.BACKOFF
         if value <= turn.now and not (name == "reconnect_deadline" and fresh):
             return f"{name} was due at {value}, the turn began at {turn.now}"
         longest = LONGEST_WAITS_MS.get(name, NEVER)

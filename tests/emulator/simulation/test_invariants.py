@@ -187,6 +187,14 @@ def test_a_due_reconnect_may_wait_for_the_farewell():
     assert broken(leaving, leaving, turn) == set()
 
 
+def test_a_delay_of_nothing_ends_with_the_next_turn():
+    drawn = replace(row(S.BACKOFF, reconnect_deadline=NOW), reconnects=1)
+    turn = replace(TURN, deadline=NOW)
+    wrong = broken(row(S.READY, connected_at=NOW - 5), drawn, turn)
+    assert "no wait is overdue or too long" not in wrong
+    assert "no wait is overdue or too long" in broken(drawn, drawn, turn)
+
+
 def test_a_fresh_identify_may_begin_at_a_lower_sequence():
     old = replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7)
     assert broken(old, replace(old, sequence=1, identifies=old.identifies + 1)) == set()
