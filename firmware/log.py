@@ -3,12 +3,14 @@
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS, serial_put
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import (
+    IN_CONTEXT,
     LEVEL_SILENT,
     LINE_MAX,
     LOG,
     LOG_RING,
     LOG_RING_BYTES,
     LOG_TEMPLATES,
+    NAMES_END,
     Level,
     LogCode,
     LogState,
@@ -56,6 +58,7 @@ from toolchain.asm import (
     Z,
     mem8,
     mem16,
+    mem32,
     mem64,
     routine,
 )
@@ -63,6 +66,7 @@ from toolchain.asm.assembler import STACK
 
 TEMPLATES = Region("log_templates", "read-only texts; offsets in it are made by build_templates")
 RING = Region("log_ring", "LOG_RING_BYTES of node memory, indexed modulo its size")
+SHARD = Region("shard", "the fields of the line's shard that its code names")
 # Locals of log_write: six values, then room for digits (written from the end), then the line.
 VALUES, DIGITS_END, LINE = 0, 72, 72
 DRAIN_BURSTS = 4
@@ -77,7 +81,9 @@ def log(a: Asm, code: LogCode, shard: Reg64 | None = None) -> None:
         code: The line.
         shard: Register with the ShardContext, or None for the node's own lines.
     """
-    for reg in (EDX, ECX, R8D, R9D)[len(code.fields) :]:
+    if code.of_shard and shard is None:
+        raise ValueError(f"log code {code.name} reads its shard; name the register that holds it")
+    for reg in (EDX, ECX, R8D, R9D)[len(code.given) :]:
         a.xor(reg, reg)
     if shard is None:
         a.xor(EDI, EDI)
@@ -112,7 +118,7 @@ def _in_ms(a: Asm) -> None:
     stack=LINE + LINE_MAX,
     reads=[
         TEMPLATES, LogState.level, LogState.head, LogState.tail, Clock.boot_tsc, Clock.tsc_cycles_per_ms,
-        CoreState.now, ShardContext.shard_id,
+        CoreState.now, ShardContext.shard_id, SHARD,
     ],
     writes=[LogState.head, LogState.dropped],
     source="firmware/docs/log.md#line",
@@ -129,7 +135,7 @@ def log_write(
         a.mov(a.local(8, VALUES + 8 * (n + 2)), register)
     a.mov(RBP, shard)
 
-    # The offsets begin with those of the four prefixes.
+    # The offsets begin with those of the prefixes, one for each level.
     a.mov(code, code)
     a.lea(table, LOG_TEMPLATES.address)
     a.movzx(EBX, mem16(table, 2 * len(Level), index=RAX, scale=2, ref=TEMPLATES))
@@ -183,7 +189,11 @@ def _interpret(a: Asm, finished: Label) -> None:
     a.place(operation)
     a.mov(ECX, EAX)
     a.and_(ECX, 7)
-    a.mov(R9, mem64(RSP, VALUES, index=RCX, scale=8, ref=STACK))
+    a.cmp(ECX, IN_CONTEXT)
+    with a.if_(Z):
+        _from_shard(a)
+    with a.else_():
+        a.mov(R9, mem64(RSP, VALUES, index=RCX, scale=8, ref=STACK))
     a.xor(R11D, R11D)
     a.mov(R8D, 10)
     a.and_(AL, 0x78)
@@ -214,6 +224,30 @@ def _interpret(a: Asm, finished: Label) -> None:
 
     _number(a, number, template)
     _name(a, names, number, template)
+
+
+def _from_shard(a: Asm) -> None:
+    """R9 := the value in the shard that the template names; exactly its bytes. Clobbers RCX, RDX."""
+    loaded = a.label("loaded")
+    a.movzx(ECX, mem16(RSI, ref=TEMPLATES))
+    a.add(RSI, 2)
+    a.mov(EDX, ECX)
+    a.and_(EDX, 3)
+    a.shr(ECX, 2)
+    a.add(RCX, RBP)
+    a.sub(EDX, 1)
+    with a.if_(B):
+        a.movzx(R9D, mem8(RCX, ref=SHARD))
+        a.jmp(loaded)
+    with a.if_(Z):
+        a.movzx(R9D, mem16(RCX, ref=SHARD))
+        a.jmp(loaded)
+    a.sub(EDX, 1)
+    with a.if_(Z):
+        a.mov(R9D, mem32(RCX, ref=SHARD))
+    with a.else_():
+        a.mov(R9, mem64(RCX, ref=SHARD))
+    a.place(loaded)
 
 
 def _number(a: Asm, number: Label, template: Label) -> None:
@@ -251,26 +285,31 @@ def _number(a: Asm, number: Label, template: Label) -> None:
 
 
 def _name(a: Asm, names: Label, number: Label, template: Label) -> None:
-    """Print the name of member R9; an unknown one as its number."""
+    """Print the text of value R9; of one without a text the table's last text and the number."""
+    known = a.label("known")
     a.place(names)
     a.lodsw()
     a.movzx(ECX, AX)
     a.add(RCX, R10)
     with a.loop() as search:
-        a.movzx(EAX, mem8(RCX, 1, ref=TEMPLATES))
-        a.test(EAX, EAX)
-        a.jz(number)
-        a.movzx(EDX, mem8(RCX, ref=TEMPLATES))
-        a.add(RCX, 2)
-        a.cmp(RDX, R9)
+        a.movzx(EDX, mem16(RCX, ref=TEMPLATES))
+        a.movzx(EAX, mem8(RCX, 2, ref=TEMPLATES))
+        a.add(RCX, 3)
+        a.cmp(EDX, NAMES_END)
         a.leave(Z, search)
+        a.cmp(RDX, R9)
+        a.jz(known)
         a.add(RCX, RAX)
         a.jmp(search.top)
-    a.mov(RDX, RSI)
+    a.place(known)
+    a.mov(R11, RSI)
     a.mov(RSI, RCX)
     a.mov(ECX, EAX)
     a.rep_movsb()
-    a.mov(RSI, RDX)
+    a.mov(RSI, R11)
+    a.xor(R11D, R11D)
+    a.cmp(EDX, NAMES_END)
+    a.jz(number)
     a.jmp(template)
 
 

@@ -1,5 +1,7 @@
 """The log: what a line looks like, and when it is dropped."""
 
+from collections.abc import Iterator, Sequence
+
 from emulator.effects import World, model
 from emulator.models.cpu.serial import serial_put
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
@@ -37,9 +39,20 @@ def _text(w: World, kind: Kind, value: int) -> str:
         return ".".join(str(octet) for octet in value.to_bytes(8, "little")[:4])
     if kind.render == Render.MS:
         return str(_ms(w, value))
-    if kind.names is not None and value in kind.names._value2member_map_:
-        return kind.names(value).name.lower()
-    return str(value)
+    named = dict(kind.texts)
+    return named.get(value, f"{kind.other}{value}")
+
+
+def _values(
+    w: World, kinds: Sequence[Kind], shard: int, registers: tuple[int, ...]
+) -> Iterator[int]:
+    """Yield the value of each kind: the shard's field, or the next register."""
+    given = iter(registers)
+    for kind in kinds:
+        if kind.size:
+            yield int.from_bytes(w.read(shard + kind.offset, kind.size), "little")
+        else:
+            yield next(given)
 
 
 @model
@@ -54,10 +67,17 @@ def log_write(
     if shard:
         parts.append(f"shard={w.view(ShardContext, shard).shard_id}")
     parts.append(f"code={entry.name}")
-    # A line has up to four fields; values beyond them are not printed.
-    values = (first, second, third, fourth)
-    fields = zip(entry.fields, values, strict=False)
+    kinds = [kind for _, kind in entry.fields]
+    values = _values(w, kinds, shard, (first, second, third, fourth))
+    fields = zip(entry.fields, values, strict=True)
     parts += [f"{key}={_text(w, kind, v)}" for (key, kind), v in fields]
+    if entry.sentence:
+        of_shard = [part for part in entry.sentence if isinstance(part, Kind)]
+        said = _values(w, of_shard, shard, ())
+        text = [
+            part if isinstance(part, str) else _text(w, part, next(said)) for part in entry.sentence
+        ]
+        parts.append(f'text="{"".join(text)}"')
     line = (" ".join(parts) + "\n").encode()
     if (log.head - log.tail) % 2**64 + len(line) > LOG_RING_BYTES:
         log.dropped += 1

@@ -24,9 +24,9 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
 from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
+from firmware.layouts.policy import DEFAULTS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
-from firmware.limits import RECONNECT_BACKOFF_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def _changed(
 
 
 def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
-    """A backoff counts once, is dated, and waits the fixed time (seed A; decision 16)."""
+    """A backoff counts once, is dated, and waits what it says, never less than it has to."""
     entered = new.state == S.BACKOFF and old.state != S.BACKOFF
     if new.reconnects - old.reconnects != int(entered):
         return f"reconnects grew by {new.reconnects - old.reconnects} on entering={entered}"
@@ -132,9 +132,14 @@ def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
         return ""
     if new.evidence_failed_at != turn.now:
         return f"the evidence is dated {new.evidence_failed_at}, the turn {turn.now}"
-    wanted = RECONNECT_BACKOFF_MS * CYCLES_PER_MS
+    delay, required = new.evidence_delay_ms, new.evidence_required_wait_ms
     waited = new.reconnect_deadline - turn.now
-    return "" if waited == wanted else f"the backoff lasts {waited} cycles, not {wanted}"
+    if waited != delay * CYCLES_PER_MS:
+        return f"the backoff lasts {waited} cycles, but its record says {delay} ms"
+    if delay < required:
+        return f"the delay of {delay} ms is shorter than the {required} ms that the peer asked for"
+    longest = max(DEFAULTS["max_delay_ms"], required)
+    return "" if delay <= longest else f"the delay of {delay} ms is above {longest} ms"
 
 
 def waits_of(new: ShardRow) -> list[tuple[str, int]]:
@@ -208,7 +213,8 @@ def _state_fields(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
         case S.READY:
             good = new.connected_at != 0 and new.attempt_deadline == 0 and new.phase == Phase.NONE
         case S.BACKOFF:
-            good = new.connected_at == 0 and new.disconnected_at != 0 and new.phase == Phase.NONE
+            away = new.disconnected_at != 0 or not new.flags & ShardFlag.ESTABLISHED
+            good = new.connected_at == 0 and away and new.phase == Phase.NONE
         case _:
             good = new.connected_at == 0
     return "" if good else f"the fields do not suit {S(new.state).name}: {new}"

@@ -9,6 +9,7 @@ from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
+from firmware.layouts.policy import DEFAULTS, OnLimit, Policy
 from firmware.layouts.profile import ProfileId
 from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
@@ -44,6 +45,13 @@ class NodeFacts:
         log_level: 0 writes every line.
         mac: address of the card.
         ack: the DHCPACK that the boot ROM kept, from its op byte on; empty when there is none.
+        profile: service of the gateway.
+        policy: how delays are chosen.
+        on_limit: what the end of the startup budget means.
+        schedule_ms: delays of the policy SCHEDULE.
+        startup_timeout_ms: budget of the group start.
+        startup_attempts: attempts of a shard before its first READY.
+        identify_shards: whether Identify carries the shard pair.
     """
 
     shards: int = 16
@@ -63,6 +71,13 @@ class NodeFacts:
     log_level: int = 0
     mac: bytes = MAC
     ack: bytes = b""
+    profile: ProfileId = ProfileId.DISCORD
+    policy: Policy = Policy.JITTERED
+    on_limit: OnLimit = OnLimit.RETRY
+    schedule_ms: tuple[int, ...] = ()
+    startup_timeout_ms: int = 30_000
+    startup_attempts: int = 3
+    identify_shards: bool = True
 
     def config(self) -> bytes:
         """Return the configuration page."""
@@ -92,6 +107,15 @@ class NodeFacts:
                 "log_level": self.log_level,
                 "dhcp": 1,
                 "serial": 1,
+                "profile": self.profile,
+                **DEFAULTS,
+                "policy": self.policy,
+                "on_limit": self.on_limit,
+                "identify_shards": self.identify_shards,
+                "schedule_len": len(self.schedule_ms),
+                "schedule_ms": [{"ms": ms} for ms in self.schedule_ms],
+                "startup_timeout_ms": self.startup_timeout_ms,
+                "startup_attempts": self.startup_attempts,
                 "gateway_host": host,
                 "gateway_path": path,
                 "token": token,

@@ -46,6 +46,8 @@ from firmware.layouts.log import (
     GATEWAY_SEQUENCE,
 )
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.policy import RESUMABLE_INVALID_MAX
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 from firmware.log import log, log_write
 from toolchain.asm import (
@@ -59,7 +61,6 @@ from toolchain.asm import (
     R8D,
     R9D,
     R12,
-    R12B,
     R12D,
     RAX,
     RBX,
@@ -232,16 +233,29 @@ def gateway_op_reconnect(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; the server sent op 9")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.sequence, JsonParser.kinds],
+    reads=[
+        ShardContext.sequence,
+        ShardContext.profile,
+        ShardContext.resumable_invalid,
+        JsonParser.kinds,
+    ],
+    writes=[ShardContext.resumable_invalid],
     calls=[shard_fail, log_write],
     saves=[R12],
     source="firmware/docs/gateway.md#invalid-session",
 )
 def gateway_op_invalid(a: Asm, shard: ShardContext) -> None:
-    """Keep the session when `d` is true; anything else ends it."""
+    """Keep the session when `d` is true on Discord, but not for ever; anything else ends it."""
     a.xor(R12D, R12D)
-    a.cmp(kind(shard, JsonField.D), JsonKind.TRUE)
-    a.set(E, R12B)
+    with a.block() as lost:
+        a.cmp(kind(shard, JsonField.D), JsonKind.TRUE)
+        a.leave(NE, lost)
+        a.cmp(shard.profile, ProfileId.DISCORD)
+        a.leave(NE, lost)
+        a.cmp(shard.resumable_invalid, RESUMABLE_INVALID_MAX - 1)
+        a.leave(AE, lost)
+        a.inc(shard.resumable_invalid)
+        a.inc(R12D)
     a.mov(EDX, R12D)
     a.mov(ECX, shard.sequence)
     log(a, GATEWAY_INVALID, RBX)

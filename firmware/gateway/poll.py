@@ -6,12 +6,19 @@ from firmware.gateway.fail import gateway_violate
 from firmware.gateway.heard import finish_message, gateway_heard
 from firmware.gateway.ops import gateway_message
 from firmware.json.feed import json_feed, json_reset
+from firmware.layouts.closes import (
+    CLOSE_RULES,
+    FIRST_CODE,
+    RULES_PER_PROFILE,
+    TRY_AGAIN_LATER,
+    Action,
+)
 from firmware.layouts.events import EVENTS, Events
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.json import JsonParser
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CoreState, core
-from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import PEER_CLOSED, WebSocketContext, WsState
 from firmware.log import log, log_write
 from firmware.websocket.frames import FIRST_PART, LAST_PART, ws_next
@@ -45,58 +52,37 @@ from toolchain.asm import (
     mem8,
     routine,
 )
-from toolchain.layout.data import constant
-
-FIRST_CODE = 4000
-_RESUME, _IDENTIFY, _WAIT = 0, FailureFlag.RESET_SESSION, FailureFlag.WAIT
-_FATAL, _RESHARD = FailureFlag.FATAL, FailureFlag.FATAL | FailureFlag.RESHARD
-# The Discord profile: what a close code asks for beyond a reconnect (gateway.md section 2).
-ACTIONS = {
-    4000: _RESUME,
-    4001: _RESUME,
-    4002: _RESUME,
-    4003: _IDENTIFY,
-    4004: _FATAL,
-    4005: _RESUME,
-    4006: _RESUME,
-    4007: _IDENTIFY,
-    4008: _WAIT,
-    4009: _IDENTIFY,
-    4010: _FATAL,
-    4011: _RESHARD,
-    4012: _FATAL,
-    4013: _FATAL,
-    4014: _FATAL,
-}
-TRY_AGAIN_LATER = 1013
-CLOSE_ACTIONS = constant(
-    "gateway_close_actions",
-    bytes(ACTIONS[FIRST_CODE + n] for n in range(len(ACTIONS))),
-    "FailureFlag by close code from 4000 on; other codes ask for nothing",
-)
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose server closed")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.peer_close, ShardContext.sequence, CLOSE_ACTIONS],
+    reads=[
+        ShardContext.peer_close,
+        ShardContext.profile,
+        ShardContext.sequence,
+        CLOSE_RULES,
+    ],
     calls=[shard_fail, log_write],
     saves=[R12, R13],
     source="firmware/docs/gateway.md#close-codes",
 )
 def gateway_closed(a: Asm, shard: ShardContext) -> None:
-    """Turn the server's close code into what the next attempt has to do."""
+    """Turn the server's close code into what the next attempt has to do, by the profile's table."""
     code, flags = R12D, R13D
     a.movzx(code, shard.peer_close)
     a.xor(flags, flags)
-    a.lea(EAX, mem8(R12, -FIRST_CODE, ref=CLOSE_ACTIONS))
-    a.cmp(EAX, len(ACTIONS))
+    a.lea(EAX, mem8(R12, -FIRST_CODE, ref=CLOSE_RULES))
+    a.cmp(EAX, RULES_PER_PROFILE)
     with a.if_(B):
-        a.lea(RCX, CLOSE_ACTIONS.address)
-        a.movzx(flags, mem8(RCX, index=RAX, ref=CLOSE_ACTIONS))
+        a.movzx(ECX, shard.profile)
+        a.shl(ECX, RULES_PER_PROFILE.bit_length() - 1)
+        a.add(EAX, ECX)
+        a.lea(RCX, CLOSE_RULES.address)
+        a.movzx(flags, mem8(RCX, index=RAX, scale=2, ref=CLOSE_RULES))
     a.cmp(code, TRY_AGAIN_LATER)
     with a.if_(E):
-        a.mov(flags, _WAIT)
+        a.mov(flags, Action.WAIT)
     a.mov(EDX, code)
     a.mov(ECX, flags)
     a.mov(R8D, shard.sequence)

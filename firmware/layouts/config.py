@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from firmware.layouts.policy import DEFAULTS, SCHEDULE_MAX, OnLimit, OnMalformed, Policy
+from firmware.layouts.profile import ProfileId
 from firmware.limits import PAGE, TOKEN_MAX
-from toolchain.layout import Global, Struct, bytes_, u8, u16, u32, u64
+from toolchain.layout import Global, Struct, array, bytes_, enum8, u8, u16, u32, u64
 from toolchain.layout.pack import pack
 
 CONFIG_MAGIC = 0x3146_4353
@@ -12,6 +14,13 @@ HOST_MAX = 128
 PATH_MAX = 256
 CONTROL_KEY_MAX = 64
 """One block of SHA-256: HMAC takes the key as it is."""
+
+
+class Delay(Struct):
+    """One delay of a schedule."""
+
+    SIZE = 4
+    ms = u32(0x00, "milliseconds")
 
 
 class ConfigBlob(Struct):
@@ -33,7 +42,7 @@ class ConfigBlob(Struct):
     token_len = u32(0x048, "bytes")
     gateway_port = u16(0x04C, "TCP port, host byte order")
     diagnostics_port = u16(0x04E, "UDP port, host byte order; 0 = off")
-    profile = u8(0x050, "ProfileId: 0 = discord, 1 = fluxer")
+    profile = enum8(0x050, ProfileId, "the service that the gateway speaks for")
     log_level = u8(0x051, "lowest level that is written")
     dhcp = u8(0x052, "1 = use DHCP; 0 = the static address below")
     serial = u8(0x053, "1 = log to COM1")
@@ -49,15 +58,32 @@ class ConfigBlob(Struct):
     gateway_path = bytes_(0x100, PATH_MAX, "path and query of the upgrade request")
     token = bytes_(0x200, TOKEN_MAX, "bot token")
     control_key = bytes_(0x300, CONTROL_KEY_MAX, "key of the control channel, then zeros", align=8)
+    # The retry policy (seed B's constants).
+    policy = enum8(0x340, Policy, "how delays are chosen")
+    on_limit = enum8(0x341, OnLimit, "what the end of the startup budget means")
+    protocol_failures_max = u8(0x342, "protocol failures in a row that end a shard")
+    identify_shards = u8(0x343, "1 = Identify carries the shard pair")
+    on_malformed = enum8(0x344, OnMalformed, "what a dispatch does that cannot be read")
+    schedule_len = u8(0x345, "delays in `schedule_ms`")
+    min_delay_ms = u32(0x348, "recovery: ceiling at step 0; milliseconds")
+    max_delay_ms = u32(0x34C, "recovery: largest ceiling; milliseconds")
+    attempt_timeout_ms = u32(0x350, "recovery: budget of an attempt; milliseconds")
+    healthy_reset_ms = u32(0x354, "READY this long restarts step and count; milliseconds")
+    startup_timeout_ms = u32(0x358, "budget of the group start; milliseconds")
+    startup_attempts = u32(0x35C, "attempts of a shard before its first READY")
+    startup_min_ms = u32(0x360, "startup: ceiling after the first attempt; milliseconds")
+    startup_max_ms = u32(0x364, "startup: largest ceiling; milliseconds")
+    schedule_ms = array(0x370, Delay, SCHEDULE_MAX, "delays of the policy SCHEDULE")
 
 
 NOTHING = {
     "magic": CONFIG_MAGIC,
     "version": 1,
     "max_concurrency": 1,
-    "log_level": 1,
+    "log_level": 2,
     "dhcp": 1,
     "serial": 1,
+    **DEFAULTS,
 }
 """What an image that was given no configuration does: it boots, gets an address, holds no shard."""
 CONFIG = Global(

@@ -4,16 +4,40 @@ A line is `t=<ms since boot> level=<level> [shard=<id>] code=<name> key=value ..
 
     DHCP_BOUND = code("dhcp.bound", Level.INFO, address=IP, seconds=DEC)
 
-below; values travel in RDX, RCX, R8, R9 in the order of the keys.
+below; values travel in RDX, RCX, R8, R9 in the order of the keys. A value that lies in the shard's
+context needs no register:
+
+    attempt=of(ShardContext.attempts)
+
+A line may end with `text="..."`, a sentence of literal parts and kinds.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from firmware.layouts.gateway import UrlFault
-from firmware.layouts.shard import End, Hold, NextStep, Phase, ShardState
+from firmware.layouts.sentences import (
+    CLASSIFICATIONS,
+    CLOSES,
+    COMES_NEXT,
+    ENDS,
+    GAPS,
+    HAPPENED,
+    LOST,
+    MODES,
+    NEXT,
+    OTHER_CLOSE,
+    OTHER_STATUS,
+    PHASES,
+    READY_TEXT,
+    REASONS,
+    STAGES,
+    STATUSES,
+)
+from firmware.layouts.shard import Evidence, Hold, Phase, ShardContext, ShardState, Stop
 from firmware.layouts.stop import StopReason
 from firmware.layouts.survivor import HoldEnd, SessionRefusal
 from firmware.layouts.tcp import TcpState
@@ -21,14 +45,20 @@ from firmware.layouts.tls import TlsState
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
 from toolchain.layout.data import constant
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolchain.layout.fields import Field
+
 
 class Level(enum.IntEnum):
     """How much a line matters; lines below `LogState.level` are not written."""
 
-    DEBUG = 0
-    INFO = 1
-    WARN = 2
-    ERROR = 3
+    TRACE = 0
+    DEBUG = 1
+    INFO = 2
+    WARN = 3
+    ERROR = 4
 
 
 class Render(enum.IntEnum):
@@ -44,10 +74,29 @@ class Render(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a field; `names` is the enum of a NAMES field."""
+    """How a value becomes text, and where it comes from.
+
+    Attributes:
+        render: How.
+        texts: Value to text, for NAMES.
+        other: What stands before the number of a value that `texts` does not name.
+        offset: Of the value in ShardContext; counts only with `size`.
+        size: Bytes of that value; 0 = the value is in a register.
+    """
 
     render: Render
-    names: type[enum.IntEnum] | None = None
+    texts: tuple[tuple[int, str], ...] = ()
+    other: str = ""
+    offset: int = 0
+    size: int = 0
+
+    @property
+    def width(self) -> int:
+        """The longest text that it can become."""
+        number = len(str(256 ** (self.size or 8) - 1))
+        if self.render is Render.NAMES:
+            return max(len(self.other) + number, *(len(text) for _, text in self.texts))
+        return {Render.HEX: 18, Render.IP: 15}.get(self.render, number)
 
 
 DEC = Kind(Render.DEC)
@@ -60,46 +109,80 @@ MS = Kind(Render.MS)
 """A duration in TSC cycles, written in milliseconds; 0 while the clock is not calibrated."""
 
 
-def names(of: type[enum.IntEnum]) -> Kind:
-    """Return the kind of a field that holds a member of `of` (written as its name, small letters)."""
-    return Kind(Render.NAMES, of)
+def names(of_: type[enum.IntEnum]) -> Kind:
+    """Return the kind of a member of `of_`, written as its name in small letters."""
+    return Kind(Render.NAMES, tuple((member, member.name.lower()) for member in of_))
+
+
+def texts(table: Mapping[int, str], other: str = "") -> Kind:
+    """Return the kind of a value that is written as `table` says."""
+    return Kind(Render.NAMES, tuple(sorted(table.items())), other)
+
+
+def of(field: Field, kind: Kind = DEC, inside: Field | None = None) -> Kind:
+    """Return `kind` for the value of a field of the line's shard.
+
+    Args:
+        field: Of ShardContext, or of the struct that lies in `inside`.
+        kind: How it is written.
+        inside: The field of ShardContext that holds the struct.
+    """
+    return replace(kind, offset=field.offset + (inside.offset if inside else 0), size=field.size)
 
 
 class LogCode(int):
-    """A line: its number, name, level and fields."""
+    """A line: its number, name, level, fields, and the parts of its sentence."""
 
     name: str
     level: Level
     fields: tuple[tuple[str, Kind], ...]
+    sentence: tuple[str | Kind, ...]
+
+    @property
+    def given(self) -> tuple[tuple[str, Kind], ...]:
+        """The fields whose values come in registers."""
+        return tuple((key, kind) for key, kind in self.fields if not kind.size)
+
+    @property
+    def of_shard(self) -> bool:
+        """Whether the line reads the shard's context."""
+        kinds = (*(kind for _, kind in self.fields), *self.sentence)
+        return any(isinstance(kind, Kind) and kind.size for kind in kinds)
 
 
 CODES: list[LogCode] = []
-LINE_MAX = 320
+LINE_MAX = 768
 """Longest possible line in bytes; `code` refuses what could be longer."""
-_WIDTHS = {Render.DEC: 20, Render.HEX: 18, Render.IP: 15, Render.MS: 20, Render.NAMES: 32}
 
 
-def code(name: str, level: Level, **fields: Kind) -> LogCode:
+def code(
+    name: str, level: Level, sentence: tuple[str | Kind, ...] = (), /, **fields: Kind
+) -> LogCode:
     """Declare a line.
 
     Args:
         name: What happened, `layer.event`.
         level: How much it matters.
-        fields: Key and kind of up to four values.
+        sentence: Parts of a text for people: literal ones, and values of the shard.
+        fields: Key and kind of each value; up to four of them in registers.
 
     Raises:
         ValueError: Too many fields, a used name, or a line that could exceed `LINE_MAX`.
     """
-    if len(fields) > 4:
-        raise ValueError(f"log code {name} has {len(fields)} fields; four registers carry values")
-    if any(c.name == name for c in CODES):
-        raise ValueError(f"log code {name} is declared twice; use the first")
-    longest = len(f"t= level=error shard= code={name}\n") + 20 + 10
-    longest += sum(len(key) + 2 + _WIDTHS[kind.render] for key, kind in fields.items())
-    if longest > LINE_MAX:
-        raise ValueError(f"log code {name} can be {longest} bytes long; {LINE_MAX} fit")
     made = LogCode(len(CODES))
     made.name, made.level, made.fields = name, level, tuple(fields.items())
+    made.sentence = sentence
+    if len(made.given) > 4:
+        raise ValueError(
+            f"log code {name} has {len(made.given)} fields; four registers carry values"
+        )
+    if any(c.name == name for c in CODES):
+        raise ValueError(f"log code {name} is declared twice; use the first")
+    longest = len(f't= level=error shard= code={name} text=""\n') + 20 + 10
+    longest += sum(len(key) + 2 + kind.width for key, kind in fields.items())
+    longest += sum(part.width if isinstance(part, Kind) else len(part) for part in sentence)
+    if longest > LINE_MAX:
+        raise ValueError(f"log code {name} can be {longest} bytes long; {LINE_MAX} fit")
     CODES.append(made)
     return made
 
@@ -123,21 +206,10 @@ NODE_RELEASED = code("node.released", Level.WARN, was_held=DEC)
 IDENTIFY_SPENT = code("identify.spent", Level.WARN, used=DEC, allowance=DEC, next_in_s=DEC)
 SESSION_RESTORED = code("session.restored", Level.INFO, sequence=DEC, age_s=DEC)
 SESSION_IGNORED = code("session.ignored", Level.WARN, reason=names(SessionRefusal), sequence=DEC)
-SHARD_BACKOFF = code(
-    "shard.backoff", Level.WARN, error=HEX, tcp=names(TcpState), tls=names(TlsState), delay_ms=DEC
-)
 SHARD_STATE = code(
     "shard.state", Level.INFO, state=names(ShardState), phase=names(Phase), hold=names(Hold)
 )
-SHARD_END = code(
-    "shard.end", Level.WARN, end=names(End), phase=names(Phase), close=DEC, next=names(NextStep)
-)
-SHARD_ATTEMPT = code("shard.attempt", Level.INFO, attempt=DEC, resume=DEC, address=IP, port=DEC)
-SHARD_READY = code("shard.ready", Level.INFO, attempt=DEC, resumed=DEC, sequence=DEC, took=MS)
-SHARD_RETRY = code("shard.retry", Level.INFO, reconnects=DEC, sequence=DEC)
-SHARD_FATAL = code(
-    "shard.fatal", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState), close=DEC
-)
+SHARD_RETRY = code("shard.reset", Level.DEBUG, reconnects=DEC, sequence=DEC)
 SHARD_NO_CLOCK = code(
     "shard.no_clock", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState)
 )
@@ -145,6 +217,77 @@ SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=DEC)
 EVENTS_RAW = code("events.raw", Level.DEBUG, sequence=DEC, bytes=DEC)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)
+SHARD_ATTEMPT = code(
+    "lifecycle.attempt", Level.DEBUG,
+    attempt=of(ShardContext.attempts), phase=texts(PHASES), mode=texts(MODES), address=IP, port=DEC,
+)  # fmt: skip
+SHARD_READY = code(
+    "lifecycle.ready", Level.INFO,
+    ("Shard ", of(ShardContext.shard_id), " ", of(ShardContext.gap, texts(READY_TEXT))),
+    durationMs=MS, attempt=of(ShardContext.attempts), mode=texts(MODES),
+    shards=of(ShardContext.shard_total), outageMs=of(ShardContext.outage_ms),
+    gap=of(ShardContext.gap, texts(GAPS)), known=of(ShardContext.gap_from),
+    sequence=of(ShardContext.sequence),
+)  # fmt: skip
+
+
+def _evidence(field: Field, kind: Kind = DEC) -> Kind:
+    return of(field, kind, ShardContext.evidence)
+
+
+def _outcome() -> tuple[str | Kind, ...]:
+    """Return what happened to the shard, as a sentence without its full stop."""
+    return (
+        "Shard ", of(ShardContext.shard_id), " ", _evidence(Evidence.lost, texts(LOST)), ". ",
+        _evidence(Evidence.end, texts(HAPPENED)),
+        _evidence(Evidence.close_code, texts(CLOSES, OTHER_CLOSE)),
+        _evidence(Evidence.http_status, texts(STATUSES, OTHER_STATUS)),
+        _evidence(Evidence.phase, texts(STAGES)),
+    )  # fmt: skip
+
+
+def _record(name: str, level: Level, ending: tuple[str | Kind, ...], **more: Kind) -> LogCode:
+    """Declare a record of a failure: seed B's fields, then seed A's evidence, then the sentence."""
+    return code(
+        name, level, (*_outcome(), ". ", *ending),
+        attempt=_evidence(Evidence.attempt), **more,
+        closeCode=_evidence(Evidence.close_code),
+        reason=_evidence(Evidence.end, texts(REASONS)),
+        classification=_evidence(Evidence.classification, texts(CLASSIFICATIONS)),
+        error=_evidence(Evidence.error, HEX),
+        tcp=_evidence(Evidence.tcp_state, names(TcpState)),
+        tls=_evidence(Evidence.tls_state, names(TlsState)),
+        stage=_evidence(Evidence.phase, names(Phase)),
+        known=_evidence(Evidence.sequence),
+    )  # fmt: skip
+
+
+_DELAY = {
+    "delayMs": _evidence(Evidence.delay_ms),
+    "next": _evidence(Evidence.next_step, texts(NEXT)),
+}
+_NEXT = (_evidence(Evidence.then, texts(COMES_NEXT)), _evidence(Evidence.delay_ms), " ms")
+CONNECTION_LOST = _record("lifecycle.connectionLost", Level.WARN, _NEXT, **_DELAY)
+CONNECTION_RETRY = _record("lifecycle.retry", Level.WARN, _NEXT, **_DELAY)
+CONNECTION_ENDED = _record(
+    "lifecycle.connectionEnded", Level.ERROR, (_evidence(Evidence.stop, texts(ENDS)),),
+    stop=_evidence(Evidence.stop, names(Stop)),
+)  # fmt: skip
+STARTUP_LIMIT = _record(
+    "lifecycle.startupLimit", Level.WARN,
+    (_evidence(Evidence.stop, texts(ENDS)), ". It goes on with the recovery policy"),
+    stop=_evidence(Evidence.stop, names(Stop)),
+)  # fmt: skip
+SESSION_RESET = code(
+    "lifecycle.sessionReset", Level.WARN,
+    (
+        "The session of shard ", of(ShardContext.shard_id),
+        " can no longer be resumed, so its next connection starts a new session",
+    ),
+    reason=_evidence(Evidence.end, texts(REASONS)),
+)  # fmt: skip
+STARTUP_DEADLINE = code("lifecycle.startupDeadline", Level.INFO, budgetMs=DEC, shards=DEC)
+STARTUP_DONE = code("lifecycle.allReady", Level.INFO, durationMs=MS, shards=DEC)
 LEASE_GRANTED = code("lease.granted", Level.INFO, generation=DEC, left=MS)
 LEASE_EXPIRED = code("lease.expired", Level.WARN, generation=DEC, late=MS)
 LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
@@ -171,7 +314,7 @@ DISCOVERY_DATE = code("discovery.retry_date", Level.WARN, status=DEC)
 
 
 # -- the ring -------------------------------------------------------------------------------------
-LEVEL_SILENT = 4
+LEVEL_SILENT = 5
 """Above every level: nothing is written."""
 LOG_RING_BYTES = 64 * 1024
 """Two lines of every shard at once, which is what a full node says when its link comes back."""
@@ -192,39 +335,59 @@ class LogState(Struct):
 LOG = Global("log_state", LogState, "positions of the log ring")
 
 
-def op(kind: Kind, index: int) -> int:
-    """Return the template byte that renders value `index` as `kind`."""
-    return 0x80 | kind.render << 3 | index
+IN_CONTEXT = 7
+"""The index of an op whose value lies in the shard: a u16 with offset << 2 | log2(size) follows."""
+NAMES_END = 0xFFFF
+"""Ends a table of names; the text of `Kind.other` follows."""
+
+
+def op(kind: Kind, index: int) -> bytes:
+    """Return the template bytes that render value `index`, or the shard's own, as `kind`."""
+    if not kind.size:
+        return bytes([0x80 | kind.render << 3 | index])
+    place = kind.offset << 2 | kind.size.bit_length() - 1
+    return bytes([0x80 | kind.render << 3 | IN_CONTEXT]) + place.to_bytes(2, "little")
 
 
 def build_templates(codes: list[LogCode]) -> bytes:
     """Return the template table of the firmware.
 
-    u16 offsets (four prefixes by level, then the codes), then texts ending in 0 in which a byte
-    above 0x7F is an `op`; a NAMES op is followed by the u16 offset of its names (value, length,
-    text; length 0 ends). A code's text is preceded by its level.
+    u16 offsets (a prefix for each level, then the codes), then texts ending in 0 in which a byte
+    above 0x7F is an `op`; a NAMES op is followed by the u16 offset of its names: u16 value, u8
+    length, text; after NAMES_END the text that stands before a number. A code's text is preceded by
+    its level.
     """
-    enums = list(dict.fromkeys(k.names for c in codes for _, k in c.fields if k.names is not None))
     blob = bytearray(2 * (len(Level) + len(codes)))
-    at: dict[object, int] = {}
-    for names_of in enums:
-        at[names_of] = len(blob)
-        for member in names_of:
-            text = member.name.lower().encode()
-            blob += bytes([member, len(text)]) + text
-        blob += bytes(2)
+    at: dict[tuple[object, ...], int] = {}
+
+    def rendered(kind: Kind, index: int) -> bytes:
+        text = op(kind, index)
+        return text + at[kind.texts, kind.other].to_bytes(2, "little") if kind.texts else text
+
+    for entry in codes:
+        parts = [*(kind for _, kind in entry.fields), *entry.sentence]
+        for kind in parts:
+            if isinstance(kind, Kind) and kind.texts and (kind.texts, kind.other) not in at:
+                at[kind.texts, kind.other] = len(blob)
+                for value, text in (*kind.texts, (NAMES_END, kind.other)):
+                    blob += value.to_bytes(2, "little") + bytes([len(text)]) + text.encode("ascii")
     offsets = []
     for level in Level:
         offsets.append(len(blob))
-        blob += b"t=" + bytes([op(DEC, 0)]) + f" level={level.name.lower()}".encode()
-        blob += bytes([op(Kind(Render.SHARD), 1)]) + b" code=\0"
+        blob += b"t=" + op(DEC, 0) + f" level={level.name.lower()}".encode()
+        blob += op(Kind(Render.SHARD), 1) + b" code=\0"
     for entry in codes:
         offsets.append(len(blob))
         blob += bytes([entry.level]) + entry.name.encode()
-        for n, (key, kind) in enumerate(entry.fields):
-            blob += f" {key}=".encode() + bytes([op(kind, n + 2)])
-            if kind.names is not None:
-                blob += at[kind.names].to_bytes(2, "little")
+        index = 2
+        for key, kind in entry.fields:
+            blob += f" {key}=".encode() + rendered(kind, index)
+            index += not kind.size
+        if entry.sentence:
+            blob += b' text="'
+            for part in entry.sentence:
+                blob += rendered(part, 0) if isinstance(part, Kind) else part.encode("ascii")
+            blob += b'"'
         blob += b"\n\0"
     for n, offset in enumerate(offsets):
         blob[2 * n : 2 * n + 2] = offset.to_bytes(2, "little")

@@ -73,12 +73,59 @@ class End(enum.IntEnum):
     CONFIG = 13
 
 
+class Classification(enum.IntEnum):
+    """What kind of error a failure is (seed B)."""
+
+    NONE = 0
+    NETWORK = 1
+    PROTOCOL = 2
+    CLOSED = 3
+    AUTHENTICATION = 4
+    RATE_LIMIT = 5
+    TIMEOUT = 6
+    LEASE = 7
+    DEFECT = 8
+
+
+class Stop(enum.IntEnum):
+    """Why a shard does not try again."""
+
+    NONE = 0
+    REFUSED = 1
+    AUTH = 2
+    CONFIG = 3
+    RESHARD = 4
+    PROTOCOL_LIMIT = 5
+    STARTUP_ATTEMPTS = 6
+    STARTUP_DEADLINE = 7
+    SCHEDULE_ENDED = 8
+    DEFECT = 9
+
+
 class NextStep(enum.IntEnum):
     """What the next attempt will do."""
 
     NONE = 0
     RESUME = 1
     IDENTIFY = 2
+
+
+class Then(enum.IntEnum):
+    """What comes next, as the record says it: the next step, and whether the peer wants a wait."""
+
+    NOTHING = 0
+    RESUME = 1
+    IDENTIFY = 2
+    WAIT_RESUME = 3
+    WAIT_IDENTIFY = 4
+
+
+class Gap(enum.IntEnum):
+    """Whether events may be missing after a reconnect."""
+
+    NONE = 0
+    REPLAYED = 1
+    POSSIBLE = 2
 
 
 class ShardFlag(enum.IntFlag):
@@ -90,6 +137,8 @@ class ShardFlag(enum.IntFlag):
     RESUMED = 1 << 3
     NO_CLOCK_LOGGED = 1 << 4
     ACTIVE = 1 << 5
+    STARTUP_OVER = 1 << 6
+    RESTORED = 1 << 7
 
 
 SEQUENCE_NONE = 0xFFFF_FFFF
@@ -129,6 +178,15 @@ class Evidence(Struct):
     connected_ms = u32(0x20, "how long the connection was READY; milliseconds")
     http_status = u16(0x24, "status of a refused upgrade; 0 = none")
     next_step = enum8(0x26, NextStep, "what the next attempt will do")
+    lost = u8(0x27, "1 = the connection had been READY; 0 = an attempt failed")
+    attempt = u32(0x28, "number of the attempt that ended")
+    classification = enum8(0x2C, Classification, "what kind of error it is")
+    stop = enum8(0x2D, Stop, "why there is no next attempt; NONE = there is one")
+    then = enum8(0x2E, Then, "what comes next, as the record says it")
+    established = u8(0x2F, "1 = the shard had been READY before")
+    required_wait_ms = u32(0x30, "what the peer asked to wait; milliseconds; 0 = nothing")
+    protocol_failures = u8(0x34, "protocol failures in a row without health between")
+    recovery_step = u8(0x35, "step of the recovery policy that gave the delay")
 
 
 class ShardContext(Struct):
@@ -171,7 +229,16 @@ class ShardContext(Struct):
     bytes_received = u64(0x98, "payload bytes since boot")
     attempt_started = u64(0xA0, "TSC when the attempt began to dial")
     permit_since = u64(0xA8, "TSC when the shard began to wait for its permit")
+    recovery_step = u8(0xB0, "backoffs of the recovery policy since the last health, 0..31")
+    protocol_failures = u8(0xB1, "protocol failures in a row without health between")
+    resumable_invalid = u8(0xB2, "op 9 true in a row without READY or RESUMED")
+    outage_ms = u32(0xB4, "from the loss to the next READY; the last one; milliseconds")
+    required_wait_ms = u32(0xB8, "what the peer asked to wait, set with `failure`; 0 = nothing")
+    gap_from = u32(0xBC, "last sequence before the last loss; counts with ESTABLISHED")
     evidence = nested(0xC0, Evidence, "the last failure")
+    rate_limited_at = u64(0x100, "TSC of the last close with 4008; 0 = none")
+    connection = u32(0x108, "generation: dials so far; what belongs to another is dropped")
+    gap = enum8(0x10C, Gap, "whether events may be missing since the last reconnect")
     events = nested(0x300, EventStream, "what subscribers of raw dispatches are being told")
     # Layers, each wiped as a whole on reset.
     tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")
@@ -190,3 +257,5 @@ class FailureFlag(enum.IntFlag):
     FATAL = 1 << 1
     WAIT = 1 << 2
     RESHARD = 1 << 3
+    ANOMALY = 1 << 4
+    RESET_IN_REPLAY = 1 << 5

@@ -8,7 +8,7 @@ STATUS_REQUEST_MAGIC = 0x3151_4653
 """`SFQ1` in memory order."""
 STATUS_REPLY_MAGIC = 0x3152_4653
 """`SFR1` in memory order."""
-SHARD_HEAD_BYTES = 0x100
+SHARD_HEAD_BYTES = 0x140
 """The lifecycle fields and the evidence at the start of ShardContext, sent as they are."""
 AGE_UNKNOWN = 0xFFFF_FFFF
 
@@ -16,7 +16,7 @@ AGE_UNKNOWN = 0xFFFF_FFFF
 class StatusReply(Struct):
     """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
 
-    SIZE = 0x200
+    SIZE = 0x280
     magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
     slot = u32(0x004, "index in the slot table")
     nonce = u64(0x008, "echoed")
@@ -44,15 +44,15 @@ class StatusReply(Struct):
     identify_allowance = u32(0x078, "how many it allows; 0 = no bound")
     crash_hold = u32(0x07C, "1 = held: three crashes in ten minutes")
     shard = bytes_(0x080, SHARD_HEAD_BYTES, "head of the slot's ShardContext", align=8)
-    tcp_state = u32(0x180, "TcpState now")
-    tls_state = u32(0x184, "TlsState now")
-    ws_state = u32(0x188, "WsState now")
-    gateway_state = u32(0x18C, "GatewayState now")
-    ack_age_ms = u32(0x190, "since the last heartbeat ACK; all ones = none yet")
-    frame_age_ms = u32(0x194, "since the last Gateway message; all ones = none yet")
-    heartbeat_interval_ms = u32(0x198, "from Hello; 0 = none yet")
-    latency_ms = u32(0x19C, "last heartbeat round trip; all ones = unknown")
-    stop_phase = u32(0x1A0, "StopPhase of the node")
+    tcp_state = u32(0x1C0, "TcpState now")
+    tls_state = u32(0x1C4, "TlsState now")
+    ws_state = u32(0x1C8, "WsState now")
+    gateway_state = u32(0x1CC, "GatewayState now")
+    ack_age_ms = u32(0x1D0, "since the last heartbeat ACK; all ones = none yet")
+    frame_age_ms = u32(0x1D4, "since the last Gateway message; all ones = none yet")
+    heartbeat_interval_ms = u32(0x1D8, "from Hello; 0 = none yet")
+    latency_ms = u32(0x1DC, "last heartbeat round trip; all ones = unknown")
+    stop_phase = u32(0x1E0, "StopPhase of the node")
 
 
 class Diagnostics(Struct):

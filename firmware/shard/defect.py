@@ -3,14 +3,15 @@
 from firmware.abi import CALLER_SAVED
 from firmware.errors import CPU_FAULT
 from firmware.layouts.cpu import FAULTS, Faults
-from firmware.layouts.log import CPU_SHARD_FAULT, SHARD_FATAL
+from firmware.layouts.log import CONNECTION_ENDED, CPU_SHARD_FAULT
 from firmware.layouts.node import CoreState, core
-from firmware.layouts.shard import End, Evidence, Phase, ShardContext, ShardState
+from firmware.layouts.shard import End, Evidence, Phase, ShardContext, ShardState, Stop
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.log import log, log_write
 from firmware.shard.evidence import copy_evidence
 from firmware.shard.permit import permit_release
-from toolchain.asm import EAX, ECX, EDX, R8, R8D, R9, R9D, RAX, RBX, RCX, Asm, In, routine
+from firmware.shard.verdict import classify
+from toolchain.asm import EAX, EDX, R8, R9, RAX, RBX, RCX, Asm, In, routine
 
 
 @routine(
@@ -22,10 +23,6 @@ from toolchain.asm import EAX, ECX, EDX, R8, R8D, R9, R9D, RAX, RBX, RCX, Asm, I
         Faults.address,
         Faults.error,
         CoreState.now,
-        Evidence.error,
-        Evidence.tcp_state,
-        Evidence.tls_state,
-        Evidence.close_code,
     ],
     writes=[
         Faults.pending,
@@ -39,8 +36,9 @@ from toolchain.asm import EAX, ECX, EDX, R8, R8D, R9, R9D, RAX, RBX, RCX, Asm, I
         ShardContext.phase_deadline,
         ShardContext.close_deadline,
         TcpContext.state,
+        Evidence.stop,
     ],
-    calls=[copy_evidence, permit_release, log_write],
+    calls=[copy_evidence, permit_release, classify, log_write],
     source="firmware/docs/boot.md#faults",
 )
 def shard_defect(a: Asm, shard: ShardContext) -> None:
@@ -67,9 +65,7 @@ def shard_defect(a: Asm, shard: ShardContext) -> None:
     a.mov(R8, FAULTS.it.address)
     a.mov(R9, FAULTS.it.error)
     log(a, CPU_SHARD_FAULT, RBX)
-    a.mov(EDX, shard.evidence.error)
-    a.mov(ECX, shard.evidence.tcp_state)
-    a.mov(R8D, shard.evidence.tls_state)
-    a.movzx(R9D, shard.evidence.close_code)
-    log(a, SHARD_FATAL, RBX)
+    a.mov(shard.evidence.stop, Stop.DEFECT)
+    a.call(classify)
+    log(a, CONNECTION_ENDED, RBX)
     a.ret()

@@ -5,6 +5,7 @@ from firmware.errors import Layer, site
 from firmware.failure import shard_fail
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, LEASE, NETWORK, Clock, CoreState, Lease, Network, core
+from firmware.layouts.policy import STARTUP, OnLimit, Startup
 from firmware.layouts.shard import (
     End,
     Hold,
@@ -16,14 +17,15 @@ from firmware.layouts.shard import (
 )
 from firmware.layouts.survivor import SURVIVAL, Survival
 from firmware.layouts.tcp import TcpContext, TcpState
-from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.shard.allowance import allowance_hold
+from firmware.shard.backoff import RECOVERING
 from firmware.shard.discover import shard_discover
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
+from firmware.shard.startup import attempt_budget, startup_begin
 from firmware.tcp.connect import tcp_connect
 from firmware.tls.transport import tls_abort
 from firmware.websocket.request import ws_base
@@ -40,7 +42,6 @@ from toolchain.asm import (
     R9D,
     RAX,
     RBX,
-    RCX,
     RDX,
     RSI,
     Asm,
@@ -95,14 +96,21 @@ def shard_may_start(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard that starts or starts over")],
     clobbers=CALLER_SAVED,
-    reads=[TcpContext.state, CoreState.now],
+    reads=[
+        TcpContext.state,
+        CoreState.now,
+        ShardContext.flags,
+        Startup.deadline,
+        ConfigBlob.on_limit,
+    ],
     writes=[
         ShardContext.state,
         ShardContext.phase,
         ShardContext.hold,
         ShardContext.permit_since,
+        ShardContext.attempt_deadline,
     ],
-    calls=[tls_abort, reset_shard],
+    calls=[tls_abort, reset_shard, startup_begin],
     source="firmware/docs/lifecycle.md#start",
 )
 def shard_begin(a: Asm, shard: ShardContext) -> None:
@@ -116,13 +124,23 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.hold, Hold.NONE)
     a.mov(RAX, core.now)
     a.mov(shard.permit_since, RAX)
+    a.cmp(STARTUP.it.deadline, 0)
+    with a.if_(E):
+        a.call(startup_begin)
+    # The wait for a permit ends with the startup when its end is to be fatal.
+    a.cmp(CONFIG.it.on_limit, OnLimit.FATAL)
+    with a.if_(E):
+        a.test(shard.flags, RECOVERING)
+        with a.if_(Z):
+            a.mov(RAX, STARTUP.it.deadline)
+            a.mov(shard.attempt_deadline, RAX)
     a.ret()
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in phase PERMIT")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.flags, CoreState.now, Clock.tsc_cycles_per_ms],
+    reads=[ShardContext.flags, CoreState.now],
     writes=[
         ShardContext.state,
         ShardContext.hold,
@@ -132,7 +150,7 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
         ShardContext.attempt_started,
         ShardContext.attempt_deadline,
     ],
-    calls=[shard_is_resumable, allowance_hold, permit_take, permit_release],
+    calls=[shard_is_resumable, allowance_hold, permit_take, permit_release, attempt_budget],
     source="firmware/docs/lifecycle.md#permits",
 )
 def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
@@ -157,10 +175,9 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
     a.test(shard.flags, ShardFlag.ESTABLISHED)
     with a.if_(NZ):
         a.inc(shard.recovery_attempts)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, ATTEMPT_TIMEOUT_MS)
-    a.mov(RCX, core.now)
-    a.mov(shard.attempt_started, RCX)
-    a.add(RAX, RCX)
+    a.mov(RAX, core.now)
+    a.mov(shard.attempt_started, RAX)
+    a.call(attempt_budget)
     a.mov(shard.attempt_deadline, RAX)
     a.mov(shard.phase, Phase.RESOLVE)
     a.ret()
@@ -171,13 +188,18 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.session_ptr,
-        ShardContext.attempts,
+        ShardContext.flags,
         Session.resume_host_len,
         Session.resume_port,
         TcpContext.remote_ip,
         TcpContext.remote_port,
     ],
-    writes=[ShardContext.phase, TcpContext.remote_ip, TcpContext.remote_port],
+    writes=[
+        ShardContext.phase,
+        ShardContext.connection,
+        TcpContext.remote_ip,
+        TcpContext.remote_port,
+    ],
     calls=[
         shard_is_resumable,
         shard_discover,
@@ -221,7 +243,10 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
         a.call(tcp_connect)
         a.j(C, refused)
         a.mov(shard.phase, Phase.TCP)
-        a.mov(EDX, shard.attempts)
+        a.inc(shard.connection)
+        a.mov(EDX, shard.flags)
+        a.shr(EDX, ShardFlag.ESTABLISHED.bit_length() - 1)
+        a.and_(EDX, 1)
         a.call(shard_is_resumable)
         a.set(C, CL)
         a.movzx(ECX, CL)

@@ -1,11 +1,11 @@
 """Evidence before reset: why the connection failed, copied before anything is wiped."""
 
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.shard import Evidence, ShardContext
+from firmware.layouts.shard import Evidence, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
-from toolchain.asm import AL, AX, EAX, EDX, RAX, RBX, RDX, A, Asm, In, routine
+from toolchain.asm import AL, AX, EAX, EDX, NE, RAX, RBX, RDX, A, Asm, In, routine
 
 CONNECTED_MS_MAX = 0xFFFF_FFFF
 """Longer than 49 days counts as that."""
@@ -21,6 +21,8 @@ CONNECTED_MS_MAX = 0xFFFF_FFFF
         ShardContext.peer_close,
         ShardContext.sequence,
         ShardContext.connected_at,
+        ShardContext.attempts,
+        ShardContext.flags,
         TcpContext.state,
         TlsContext.state,
         WebSocketContext.http_status,
@@ -38,6 +40,9 @@ CONNECTED_MS_MAX = 0xFFFF_FFFF
         Evidence.failed_at,
         Evidence.connected_ms,
         Evidence.http_status,
+        Evidence.lost,
+        Evidence.established,
+        Evidence.attempt,
     ],
     source="firmware/docs/lifecycle.md#evidence",
 )
@@ -61,6 +66,17 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
     a.mov(kept.http_status, AX)
     a.mov(EAX, shard.sequence)
     a.mov(kept.sequence, EAX)
+
+    a.mov(EAX, shard.attempts)
+    a.mov(kept.attempt, EAX)
+    # Lost is what had been READY; everything else is an attempt that failed.
+    a.mov(EAX, shard.flags)
+    a.shr(EAX, ShardFlag.ESTABLISHED.bit_length() - 1)
+    a.and_(AL, 1)
+    a.mov(kept.established, AL)
+    a.cmp(shard.connected_at, 0)
+    a.set(NE, AL)
+    a.mov(kept.lost, AL)
 
     # How long the connection was READY; 0 when it never was or the clock is unknown.
     a.mov(RAX, core.now)

@@ -1,10 +1,21 @@
 """What happens to a shard whose connection is over: evidence, next state, one record, farewell."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.events import EventStream
-from firmware.layouts.log import SHARD_BACKOFF, SHARD_END, SHARD_FATAL, SHARD_HELD
+from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
+from firmware.layouts.log import (
+    CONNECTION_ENDED,
+    CONNECTION_LOST,
+    CONNECTION_RETRY,
+    SESSION_RESET,
+    SHARD_HELD,
+    STARTUP_LIMIT,
+)
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
+    SSES_VALID,
     End,
     Evidence,
     FailureFlag,
@@ -13,21 +24,23 @@ from firmware.layouts.shard import (
     ShardContext,
     ShardFlag,
     ShardState,
+    Stop,
+    Then,
 )
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.limits import CLOSE_TIMEOUT_MS, RECONNECT_BACKOFF_MS
 from firmware.log import log, log_write
-from firmware.shard.backoff import schedule_backoff
+from firmware.shard.backoff import choose_delay, schedule_backoff, schedule_backoff_jittered
 from firmware.shard.evidence import copy_evidence
 from firmware.shard.gap import shard_gap_begin
 from firmware.shard.permit import permit_release
 from firmware.shard.reset import wipe_transport
 from firmware.shard.resume import restore_resume_state, shard_is_resumable
+from firmware.shard.verdict import classify, judge_health, shard_verdict
 from firmware.tls.transport import tls_abort
 from firmware.websocket.close import ws_close
 from toolchain.asm import (
-    AE,
     AL,
     EAX,
     EBP,
@@ -35,8 +48,6 @@ from toolchain.asm import (
     EDX,
     NE,
     NZ,
-    R8D,
-    R9D,
     R12,
     R14,
     R14D,
@@ -49,7 +60,9 @@ from toolchain.asm import (
     RDX,
     A,
     Asm,
+    B,
     C,
+    E,
     In,
     Reg32,
     Z,
@@ -57,18 +70,17 @@ from toolchain.asm import (
 )
 
 RESUMES_UNANSWERED_MAX = 3
-_DROP_SESSION = FailureFlag.RESET_SESSION
-_STOP = FailureFlag.FATAL | FailureFlag.RESHARD
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard whose attempt failed; evidence is copied")],
-    clobbers=[RAX, RCX, RDX],
+    clobbers=CALLER_SAVED,
     reads=[
         ShardContext.session_ptr,
         ShardContext.failure_flags,
         ShardContext.phase,
         Session.unanswered_resumes,
+        Session.valid,
     ],
     writes=[
         ShardContext.flags,
@@ -76,27 +88,24 @@ _STOP = FailureFlag.FATAL | FailureFlag.RESHARD
         Session.resume_host_len,
         Session.unanswered_resumes,
     ],
+    calls=[log_write],
     source="firmware/docs/lifecycle.md#session-after-a-failure",
 )
 def settle_session(a: Asm, shard: ShardContext) -> None:
     """Decide what of the session survives the failure (decision 21)."""
     session = Session.at(RDX)
-    done, drop, keep = a.label("done"), a.label("drop"), a.label("keep")
+    done, drop, keep, replay = map(a.label, ("done", "drop", "keep", "replay"))
 
     a.mov(RDX, shard.session_ptr)
     a.test(RDX, RDX)
     a.jz(done)
-    a.test(shard.failure_flags, _DROP_SESSION)
+    a.test(shard.failure_flags, FailureFlag.RESET_SESSION)
     a.jnz(drop)
 
     # A Resume that got no answer counts; the third in a row ends the session.
     a.mov(AL, shard.phase)
     a.cmp(AL, Phase.REPLAY)
-    with a.if_(Z):
-        a.inc(session.unanswered_resumes)
-        a.cmp(session.unanswered_resumes, RESUMES_UNANSWERED_MAX)
-        a.j(AE, drop)
-        a.jmp(done)
+    a.je(replay)
 
     # A resume host is dropped after one failed connect; the session stays.
     a.movzx(ECX, AL)
@@ -107,94 +116,166 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
     a.place(keep)
     a.jmp(done)
 
+    a.place(replay)
+    a.test(shard.failure_flags, FailureFlag.RESET_IN_REPLAY)
+    a.jnz(drop)
+    a.inc(session.unanswered_resumes)
+    a.cmp(session.unanswered_resumes, RESUMES_UNANSWERED_MAX)
+    a.j(B, done)
+
     a.place(drop)
+    a.mov(ECX, session.valid)
     a.mov(session.valid, 0)
     a.mov(session.unanswered_resumes, 0)
     a.mov(session.resume_host_len, 0)
     a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)
+    a.cmp(ECX, SSES_VALID)
+    with a.if_(E):
+        log(a, SESSION_RESET, RBX)
     a.place(done)
     a.ret()
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the shard in BACKOFF")],
+    inputs=[
+        In(RBX, ShardContext, "the shard in BACKOFF"),
+    ],
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.reconnect_deadline,
-        Evidence.error,
-        Evidence.tcp_state,
-        Evidence.tls_state,
-        Evidence.end,
-        Evidence.phase,
-        Evidence.close_code,
-        Evidence.next_step,
-        Evidence.delay_ms,
+        Evidence.lost,
+        Evidence.required_wait_ms,
     ],
-    writes=[Evidence.delay_ms, Evidence.next_step],
-    calls=[shard_is_resumable, log_write],
+    writes=[Evidence.delay_ms, Evidence.next_step, Evidence.then, Evidence.stop],
+    calls=[shard_is_resumable, classify, log_write],
     source="firmware/docs/lifecycle.md#record",
 )
 def record_backoff(a: Asm, shard: ShardContext) -> None:
-    """Write the one record of a backoff: evidence, delay, next step."""
-    # The delay is the fixed one, or unknown (0) while there is no clock.
-    a.xor(EAX, EAX)
-    a.mov(ECX, RECONNECT_BACKOFF_MS)
-    a.cmp(shard.reconnect_deadline, 0)
-    a.cmov(NZ, EAX, ECX)
-    a.mov(shard.evidence.delay_ms, EAX)
-
+    """Write the one record of a backoff: what happened, the evidence, what comes next and when."""
+    kept, clock = shard.evidence, a.label("clock")
+    a.mov(kept.stop, Stop.NONE)
     # Next is a Resume (1) when session and sequence are valid, else an Identify (2).
     a.call(shard_is_resumable)
     a.set(C, AL)
     a.xor(AL, 1)
     a.inc(AL)
-    a.mov(shard.evidence.next_step, AL)
-
-    a.movzx(EDX, shard.evidence.end)
-    a.movzx(ECX, shard.evidence.phase)
-    a.movzx(R8D, shard.evidence.close_code)
-    a.movzx(R9D, shard.evidence.next_step)
-    log(a, SHARD_END, RBX)
-    a.mov(EDX, shard.evidence.error)
-    a.mov(ECX, shard.evidence.tcp_state)
-    a.mov(R8D, shard.evidence.tls_state)
-    a.mov(R9D, shard.evidence.delay_ms)
-    log(a, SHARD_BACKOFF, RBX)
+    a.mov(kept.next_step, AL)
+    a.cmp(shard.reconnect_deadline, 0)
+    a.jne(clock)
+    # Without a clock there is no delay yet.
+    a.xor(EAX, EAX)
+    a.mov(kept.delay_ms, EAX)
+    a.place(clock)
+    a.cmp(kept.required_wait_ms, 0)
+    with a.block() as said:
+        a.leave(E, said)
+        a.test(AL, AL)
+        a.leave(Z, said)
+        a.add(AL, Then.WAIT_RESUME - Then.RESUME)
+    a.mov(kept.then, AL)
+    a.call(classify)
+    a.cmp(kept.lost, 0)
+    with a.if_(E):
+        log(a, CONNECTION_RETRY, RBX)
+        a.ret()
+    log(a, CONNECTION_LOST, RBX)
     a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "the shard whose attempt failed; session and health are settled")
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.flags,
+        Evidence.delay_ms,
+        Evidence.stop,
+        ConfigBlob.policy,
+        ConfigBlob.on_limit,
+    ],
+    writes=[ShardContext.state, ShardContext.flags, Evidence.stop],
+    calls=[
+        shard_verdict,
+        choose_delay,
+        schedule_backoff,
+        schedule_backoff_jittered,
+        record_backoff,
+        classify,
+        log_write,
+    ],
+    source="firmware/docs/lifecycle.md#order-after-a-failure",
+)
+def shard_back_off(a: Asm, shard: ShardContext) -> None:
+    """BACKOFF with a delay and one record, or FATAL with its reason."""
+    stop, fixed, config = a.label("stop"), a.label("fixed"), CONFIG.it
+    with a.loop() as again:
+        a.call(shard_verdict)
+        a.test(EAX, EAX)
+        a.j(NZ, stop)
+        a.call(choose_delay)
+        a.test(EAX, EAX)
+        a.leave(Z, again)
+        a.place(stop)
+        a.mov(shard.evidence.stop, AL)
+        a.call(classify)
+
+        # The startup's limits end a shard only when the operator wants that.
+        with a.block() as limit:
+            a.mov(AL, shard.evidence.stop)
+            a.sub(AL, Stop.STARTUP_ATTEMPTS)
+            a.cmp(AL, Stop.STARTUP_DEADLINE - Stop.STARTUP_ATTEMPTS)
+            a.leave(A, limit)
+            a.cmp(config.on_limit, OnLimit.FATAL)
+            a.leave(E, limit)
+            a.or_(shard.flags, ShardFlag.STARTUP_OVER)
+            log(a, STARTUP_LIMIT, RBX)
+            a.jmp(again.top)
+        a.mov(shard.state, ShardState.FATAL)
+        log(a, CONNECTION_ENDED, RBX)
+        a.ret()
+
+    # Seed A's own order when its delay is the one that counts.
+    a.cmp(config.policy, Policy.FIXED)
+    with a.if_(E):
+        a.cmp(shard.evidence.delay_ms, RECONNECT_BACKOFF_MS)
+        a.je(fixed)
+    a.call(schedule_backoff_jittered)
+    a.jmp(record_backoff)
+    a.place(fixed)
+    a.call(schedule_backoff)
+    a.jmp(record_backoff)
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose `failure` is set")],
     clobbers=CALLER_SAVED,
     reads=[
-        ShardContext.failure_flags,
         ShardContext.failure_close,
+        ShardContext.sequence,
         TcpContext.state,
         WebSocketContext.state,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
-        Evidence.error,
-        Evidence.tcp_state,
-        Evidence.tls_state,
-        Evidence.close_code,
+        Evidence.lost,
     ],
     writes=[
-        ShardContext.state,
         ShardContext.phase,
         ShardContext.disconnected_at,
         ShardContext.connected_at,
         ShardContext.attempt_deadline,
         ShardContext.phase_deadline,
         ShardContext.close_deadline,
+        ShardContext.gap_from,
+        GatewayContext.latency_ms,
     ],
     calls=[
         copy_evidence,
         settle_session,
         shard_gap_begin,
         permit_release,
-        schedule_backoff,
-        record_backoff,
-        log_write,
+        judge_health,
+        shard_back_off,
         ws_close,
         tls_abort,
     ],
@@ -203,29 +284,24 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
 def shard_lose(a: Asm, shard: ShardContext) -> None:
     """Take one shard from STARTING or READY to BACKOFF or FATAL (decision 16's order)."""
     a.call(copy_evidence)
+    # The outage begins when the loss is seen, and lasts over all attempts until the next READY.
+    a.cmp(shard.evidence.lost, 0)
+    with a.if_(NE):
+        a.mov(RAX, core.now)
+        a.mov(shard.disconnected_at, RAX)
+        a.mov(EAX, shard.sequence)
+        a.mov(shard.gap_from, EAX)
+    a.mov(shard.gateway.latency_ms, LATENCY_UNKNOWN)
     a.call(settle_session)
     a.call(shard_gap_begin)
     a.call(permit_release)
-    a.mov(RAX, core.now)
-    a.mov(shard.disconnected_at, RAX)
+    a.call(judge_health)
     a.xor(EAX, EAX)
     a.mov(shard.connected_at, RAX)
     a.mov(shard.attempt_deadline, RAX)
     a.mov(shard.phase_deadline, RAX)
     a.mov(shard.phase, Phase.NONE)
-
-    # A retry cannot solve a refused configuration; everything else waits its backoff.
-    a.test(shard.failure_flags, _STOP)
-    with a.if_(NZ):
-        a.mov(shard.state, ShardState.FATAL)
-        a.mov(EDX, shard.evidence.error)
-        a.mov(ECX, shard.evidence.tcp_state)
-        a.mov(R8D, shard.evidence.tls_state)
-        a.movzx(R9D, shard.evidence.close_code)
-        log(a, SHARD_FATAL, RBX)
-    with a.else_():
-        a.call(schedule_backoff)
-        a.call(record_backoff)
+    a.call(shard_back_off)
 
     # A polite close is bounded; a handshake in progress and a dead transport are just dropped.
     abort, answered = a.label("abort"), a.label("answered")

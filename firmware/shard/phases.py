@@ -7,6 +7,7 @@ from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import (
     Evidence,
+    Gap,
     Hold,
     Phase,
     Session,
@@ -19,10 +20,10 @@ from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.log import log, log_write
 from firmware.shard.allowance import allowance_count
-from firmware.shard.backoff import schedule_backoff
 from firmware.shard.dial import shard_ask_permit, shard_begin, shard_dial
-from firmware.shard.lose import record_backoff
+from firmware.shard.lose import shard_back_off
 from firmware.shard.permit import permit_release
+from firmware.shard.startup import startup_check
 from firmware.tcp.timers import tcp_tick
 from firmware.tls.transport import tls_abort, tls_close, tls_start
 from firmware.websocket.connection import ws_start
@@ -30,16 +31,17 @@ from firmware.websocket.frames import ws_next
 from toolchain.asm import (
     AE,
     AL,
+    CL,
     EAX,
     ECX,
     EDX,
     NE,
     NZ,
     R8D,
-    R9,
     R12,
     RAX,
     RBX,
+    RCX,
     RDX,
     Asm,
     B,
@@ -116,6 +118,7 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
     outputs=[Out(RAX, "TSC when it next wants to run; all ones = never")],
     clobbers=CALLER_SAVED,
     reads=[
+        ShardContext.state,
         ShardContext.reconnect_deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
@@ -124,13 +127,13 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
         Evidence.tls_state,
     ],
     writes=[ShardContext.state, ShardContext.hold],
-    calls=[shard_say_goodbye, schedule_backoff, record_backoff, shard_begin, log_write],
+    calls=[shard_say_goodbye, shard_back_off, shard_begin, log_write],
     saves=[R12],
     source="firmware/docs/lifecycle.md#zero-deadlines",
 )
 def tick_backoff(a: Asm, shard: ShardContext) -> None:
     """Wait for the reconnect deadline; zero means schedule the normal backoff now."""
-    due, wait = a.label("due"), a.label("wait")
+    due, wait, ended = a.label("due"), a.label("wait"), a.label("ended")
     a.call(shard_say_goodbye)
     a.mov(R12, RAX)
 
@@ -147,8 +150,9 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
             log(a, SHARD_NO_CLOCK, RBX)
             a.mov(RAX, -1)
             a.ret()
-        a.call(schedule_backoff)
-        a.call(record_backoff)
+        a.call(shard_back_off)
+        a.cmp(shard.state, ShardState.BACKOFF)
+        a.jne(ended)
 
     a.mov(RAX, shard.reconnect_deadline)
     a.cmp(RAX, core.now)
@@ -163,6 +167,9 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, R12)
     a.cmov(AE, RAX, R12)
     a.ret()
+    a.place(ended)
+    a.mov(RAX, R12)
+    a.ret()
 
 
 @routine(
@@ -170,11 +177,12 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.phase,
-        ShardContext.attempts,
-        ShardContext.sequence,
         ShardContext.attempt_started,
+        ShardContext.disconnected_at,
         ShardContext.session_ptr,
+        ShardContext.flags,
         CoreState.now,
+        Clock.tsc_cycles_per_ms,
     ],
     writes=[
         ShardContext.state,
@@ -183,36 +191,64 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
         ShardContext.connected_at,
         ShardContext.disconnected_at,
         ShardContext.attempt_deadline,
+        ShardContext.outage_ms,
+        ShardContext.gap,
+        ShardContext.resumable_invalid,
         EventStream.gap_open,
         Session.unanswered_resumes,
     ],
-    calls=[log_write],
+    calls=[startup_check, log_write],
     source="firmware/docs/lifecycle.md#ready",
 )
 def shard_become_ready(a: Asm, shard: ShardContext) -> None:
-    """Move one shard to READY and say how it got there."""
+    """Move one shard to READY and say how it got there, and whether events may be missing."""
     a.mov(shard.events.gap_open, 0)
+    # How long it was away; 0 for the first READY.
+    a.mov(RCX, CLOCK.it.tsc_cycles_per_ms)
+    a.mov(RAX, shard.disconnected_at)
+    a.test(RAX, RAX)
+    with a.if_(NZ):
+        a.neg(RAX)
+        a.add(RAX, core.now)
+        a.xor(EDX, EDX)
+        a.test(RCX, RCX)
+        with a.if_(NZ):
+            a.div(RCX)
+    a.mov(shard.outage_ms, EAX)
+
+    # A Resume replays what was missed; a new session after another one does not.
+    a.mov(CL, Gap.REPLAYED)
+    a.cmp(shard.phase, Phase.REPLAY)
+    with a.if_(NE):
+        a.mov(CL, Gap.NONE)
+        a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
+        with a.if_(NZ):
+            a.mov(CL, Gap.POSSIBLE)
+    a.mov(shard.gap, CL)
+
     a.mov(shard.state, ShardState.READY)
-    a.or_(shard.flags, ShardFlag.ESTABLISHED)
+    a.mov(EAX, shard.flags)
+    a.or_(EAX, ShardFlag.ESTABLISHED)
+    a.and_(EAX, ~ShardFlag.RESTORED & 0xFFFF_FFFF)
+    a.mov(shard.flags, EAX)
     a.xor(EAX, EAX)
     a.mov(shard.attempt_deadline, RAX)
     a.mov(shard.disconnected_at, RAX)
-    a.mov(R9, core.now)
-    a.mov(shard.connected_at, R9)
-    a.mov(RDX, shard.session_ptr)
-    a.test(RDX, RDX)
+    a.mov(shard.resumable_invalid, AL)
+    a.mov(RDX, core.now)
+    a.mov(shard.connected_at, RDX)
+    a.mov(RCX, shard.session_ptr)
+    a.test(RCX, RCX)
     with a.if_(NZ):
-        a.mov(Session.at(RDX).unanswered_resumes, 0)
+        a.mov(Session.at(RCX).unanswered_resumes, 0)
 
-    a.sub(R9, shard.attempt_started)
+    a.sub(RDX, shard.attempt_started)
     a.cmp(shard.phase, Phase.REPLAY)
     a.set(E, AL)
     a.movzx(ECX, AL)
     a.mov(shard.phase, Phase.NONE)
-    a.mov(EDX, shard.attempts)
-    a.mov(R8D, shard.sequence)
     log(a, SHARD_READY, RBX)
-    a.ret()
+    a.jmp(startup_check)
 
 
 @routine(

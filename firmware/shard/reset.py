@@ -41,6 +41,7 @@ LAYERS_END = ShardContext.gateway.offset + ShardContext.gateway.size
         ShardContext.last_error,
         ShardContext.failure,
         ShardContext.failure_flags,
+        ShardContext.required_wait_ms,
         ShardContext.failure_close,
         ShardContext.peer_close,
         ShardContext.reconnect_deadline,
@@ -66,6 +67,7 @@ def wipe_transport(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.last_error, EAX)
     a.mov(shard.failure, EAX)
     a.mov(shard.failure_flags, EAX)
+    a.mov(shard.required_wait_ms, EAX)
     a.mov(shard.failure_close, 0)
     a.mov(shard.peer_close, 0)
     a.mov(shard.reconnect_deadline, RAX)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import strategies as st
 
+from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayState
-from firmware.layouts.shard import End, FailureFlag, Phase, ShardFlag, ShardState
+from firmware.layouts.policy import DEFAULTS, STARTUP, OnLimit, Policy
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, FailureFlag, Phase, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
+
+if TYPE_CHECKING:
+    from tests.support.lab import Lab
 
 DWORD = st.one_of(st.sampled_from([0, 1, 2**31, 2**32 - 1]), st.integers(0, 2**32 - 1))
 QWORD = st.one_of(
@@ -31,17 +39,23 @@ def shard_fields() -> st.SearchStrategy[dict[str, int]]:
         {
             "state": st.sampled_from(ShardState),
             "phase": st.sampled_from(Phase),
-            "flags": st.integers(0, 63).map(lambda n: n & (2 * ShardFlag.ACTIVE - 1)),
+            "flags": st.integers(0, 255),
             "sequence": DWORD,
             "reconnects": QWORD,
             "reconnect_deadline": around(NOW),
             "attempt_deadline": around(NOW),
             "close_deadline": around(NOW),
             "connected_at": around(NOW - 5 * MS),
-            "failure": st.sampled_from([End.NONE, End.CLOSED, End.PROTOCOL]),
+            "failure": st.sampled_from([End.NONE, *End]),
             "failure_close": st.sampled_from([0, 1000, 4000]),
-            "failure_flags": st.sampled_from([0, *FailureFlag]),
-            "peer_close": st.sampled_from([0, 4004]),
+            "failure_flags": st.sampled_from([0, 0, 0, *FailureFlag]),
+            "peer_close": st.sampled_from([0, 1013, *range(3999, 4017)]),
+            "profile": st.sampled_from(ProfileId),
+            "attempts": st.integers(0, 4),
+            "recovery_step": st.sampled_from([0, 1, 2, 3, 30, 31, 255]),
+            "protocol_failures": st.sampled_from([0, 1, 2, 3, 254, 255]),
+            "rate_limited_at": around(NOW, NOW - 60_000 * MS),
+            "required_wait_ms": st.sampled_from([0, 1, 7_000]),
             "last_error": DWORD,
         }
     )
@@ -69,3 +83,32 @@ def session_fields() -> st.SearchStrategy[dict[str, int]]:
             "session_id_len": st.sampled_from([0, 32]),
         }
     )
+
+
+def policies() -> st.SearchStrategy[dict[str, int]]:
+    """Return values for the retry policy of the configuration, and the startup's deadline."""
+    return st.fixed_dictionaries(
+        {
+            "policy": st.sampled_from(Policy),
+            "on_limit": st.sampled_from(OnLimit),
+            "schedule_len": st.integers(0, 3),
+            "min_delay_ms": st.sampled_from([100, 1_000, 2**31 - 1]),
+            "max_delay_ms": st.sampled_from([100, 30_000, 2**31 - 1]),
+            "healthy_reset_ms": st.sampled_from([1_000, 60_000]),
+            "startup_attempts": st.integers(1, 3),
+            "deadline_in_ms": st.sampled_from([0, -1, 1, 500, 5_000, 30_000]),
+        }
+    )
+
+
+def set_policy(lab: Lab, policy: dict[str, int], now: int) -> None:
+    """Write a policy into the configuration; 0 leaves the startup's deadline unset."""
+    config = lab.g(CONFIG)
+    for name, value in {**DEFAULTS, **policy}.items():
+        if name != "deadline_in_ms":
+            setattr(config, name, value)
+    for n in range(3):
+        config.schedule_ms[n].ms = 10**n
+    wanted = policy["deadline_in_ms"]
+    if STARTUP.name in lab.image.symbols:
+        lab.g(STARTUP).deadline = now + wanted * MS if wanted else 0

@@ -21,7 +21,7 @@ from toolchain.layout.pack import pack as pack_struct
 pytestmark = pytest.mark.system
 BOOT_S, CASE_S = 60, 60
 QEMU_HOST = b"10.0.2.2"
-VERDICT = "code=shard.end"
+VERDICT = "code=gateway.closed"
 
 
 def echo_image(folder):

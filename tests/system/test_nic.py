@@ -45,7 +45,7 @@ def test_node_leases_an_address_and_confirms_it_after_the_cable(image, tmp_path,
         # Counted time: a busy host does not disturb the calibration of the clock.
         options = NodeOptions(net=UserNet(), boot=boot, nic=nic, pcap=pcap, icount="shift=3")
         async with Node(options) as node:
-            await node.wait_line("code=shard.attempt attempt=1", SECONDS)
+            await node.wait_line("code=lifecycle.startupDeadline", SECONDS)
             assert [kind for kind, _ in exchanges(pcap)] == [1, 2, 3, 5]
             await node.set_link(False)
             await asyncio.sleep(1.2)  # the node looks twice a second

@@ -145,7 +145,7 @@ def test_256_shards_boot_in_32_mib_and_stay_ready(environ):
 
 def test_a_running_node_is_asked_leased_and_ended(environ):
     with Running("--shards", "4", "--direct") as run:
-        run.wait("code=shard.ready", count=4)
+        run.wait("code=lifecycle.ready", count=4)
 
         status = cli("status", "--json")
         assert status.returncode == 0, status.stderr
@@ -186,7 +186,7 @@ def test_a_running_node_is_asked_leased_and_ended(environ):
         assert refused.returncode == 1
         assert "Take a new grant" in refused.stderr
         assert cli("lease", "arm", "600000").returncode == 0
-        run.wait("code=shard.ready", count=8)
+        run.wait("code=lifecycle.ready", count=8)
 
         second = cli("run", "--until-ready")
         assert second.returncode == 1

@@ -66,8 +66,8 @@ def test_two_nodes_on_one_segment_hold_their_own_shards(tmp_path):
                     )
                     told = []
                     for node in (one, two):
-                        await node.wait_line("code=shard.ready", PATIENCE_S)
-                        ready = [x.text for x in node.lines if "code=shard.ready" in x.text]
+                        await node.wait_line("code=lifecycle.ready", PATIENCE_S)
+                        ready = [x.text for x in node.lines if "code=lifecycle.ready" in x.text]
                         told.append({int(x.split("shard=")[1].split()[0]) for x in ready})
                     addresses = {server.address_of(m.mac) for m in machines}
                     return gateway.stats(), told, addresses

@@ -59,7 +59,9 @@ class TestDefaults:
         assert config.gateway.endpoint.url == "ws://10.0.2.2:80/?v=10&encoding=json"
         assert config.identify.allowance == 1000
         assert config.lease.duration_ms == 0
-        assert config.backoff.delay_ms == 5000
+        assert (config.backoff.policy, config.backoff.max_delay_ms) == ("jittered", 30_000)
+        assert (config.startup.timeout_ms, config.startup.on_limit) == (30_000, "retry")
+        assert config.plan.identify_shards
         assert config.network.dhcp
         assert config.bot.intents == 513
         assert config.token.get_secret_value() == DEVELOPMENT_TOKEN
@@ -87,7 +89,7 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|key_file|url|discovery_url|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},
@@ -99,7 +101,10 @@ class TestDefaults:
             "shards",
             "identify",
             "lease",
+            "plan",
+            "startup",
             "backoff",
+            "dispatch",
             "network",
             "diagnostics",
             "log",
@@ -151,13 +156,58 @@ class TestLines:
                 "node.toml:1: shards: this is a section. Write [shards] on a line of its own",
             ),
             (
-                "[backoff]\npolicy = 'jittered'\n",
-                'node.toml:2: backoff.policy: "jittered" does not work in this version. Write "fixed"',
+                "[backoff]\npolicy = 'linear'\n",
+                'node.toml:2: backoff.policy: "linear" does not work in this version. Write '
+                '"jittered", "fixed" (always 5000 ms) or "schedule"',
             ),
             (
-                "[backoff]\ndelay_ms = 1\n",
-                "node.toml:2: backoff.delay_ms: 1 does not work in this version. Write 5000, or "
-                "leave the key out",
+                "[backoff]\nmin_delay_ms = 99\n",
+                "node.toml:2: backoff.min_delay_ms: 99 is not an integer from 100 to 2147483647. "
+                "Write the longest delay of the first recovery",
+            ),
+            (
+                "[backoff]\nmin_delay_ms = 900\nmax_delay_ms = 800\n",
+                "node.toml:3: backoff.max_delay_ms: 800 is less than min_delay_ms, 900. Write at "
+                "least that",
+            ),
+            (
+                "[startup]\nmin_delay_ms = 900\nmax_delay_ms = 800\n",
+                "node.toml:3: startup.max_delay_ms: 800 is less than min_delay_ms, 900. Write at "
+                "least that",
+            ),
+            (
+                "[startup]\ntimeout_ms = 0\n",
+                "node.toml:2: startup.timeout_ms: 0 is not an integer from 1 to 2147483647. Write "
+                "milliseconds for all shards of the node together",
+            ),
+            (
+                "[startup]\non_limit = 'stop'\n",
+                'node.toml:2: startup.on_limit: "stop" does not work in this version. Write "retry" '
+                'to report it and go on with [backoff], or "fatal" to stop the shard',
+            ),
+            (
+                "[backoff]\npolicy = 'schedule'\n",
+                "node.toml:2: backoff.policy: a schedule without delays. Write schedule_ms = "
+                "[0, 1000, 5000] or the like",
+            ),
+            (
+                "[backoff]\nschedule_ms = [1]\n",
+                'node.toml:2: backoff.schedule_ms: the policy is not "schedule". Write policy = '
+                '"schedule", or leave this key out',
+            ),
+            (
+                f"[backoff]\npolicy = 'schedule'\nschedule_ms = {[0] * 17}\n",
+                "node.toml:3: backoff.schedule_ms: 17 delays. The node holds 16; write fewer",
+            ),
+            (
+                "[dispatch]\non_malformed = 'ignore'\n",
+                'node.toml:2: dispatch.on_malformed: "ignore" does not work in this version. Write '
+                '"skip" to count and warn, or "terminate" to stop the shard',
+            ),
+            (
+                "[plan]\nidentify_shards = 1\n",
+                "node.toml:2: plan.identify_shards: 1 is not true or false. Write true, or false to "
+                "send no shard pair",
             ),
             (
                 "[gateway]\nprofile = 'guilded'\n",
@@ -201,7 +251,7 @@ class TestLines:
             (
                 "[log]\nlevel = 'loud'\n",
                 'node.toml:2: log.level: "loud" does not work in this version. Write "error", "warn", '
-                '"info" or "debug"',
+                '"info", "debug" or "trace"',
             ),
         ],
     )

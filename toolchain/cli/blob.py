@@ -9,7 +9,7 @@ import click
 from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log import Level
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.policy import OnLimit, OnMalformed, Policy
 from toolchain.layout.pack import pack
 
 if TYPE_CHECKING:
@@ -27,6 +27,28 @@ SECRET = slice(ConfigBlob.token.offset, ConfigBlob.control_key.offset + ConfigBl
 def _wire(address: IPv4Address | None) -> int:
     """Return an address as the node loads it from the wire; 0 for none."""
     return 0 if address is None else int.from_bytes(address.packed, "little")
+
+
+def _policy(config: NodeConfig) -> dict[str, object]:
+    """Return the fields of the retry policy."""
+    startup, backoff = config.startup, config.backoff
+    return {
+        "policy": Policy[backoff.policy.upper()],
+        "on_limit": OnLimit[startup.on_limit.upper()],
+        "protocol_failures_max": backoff.protocol_failures,
+        "identify_shards": config.plan.identify_shards,
+        "on_malformed": OnMalformed[config.dispatch.on_malformed.upper()],
+        "schedule_len": len(backoff.schedule_ms),
+        "min_delay_ms": backoff.min_delay_ms,
+        "max_delay_ms": backoff.max_delay_ms,
+        "attempt_timeout_ms": backoff.attempt_timeout_ms,
+        "healthy_reset_ms": backoff.healthy_reset_ms,
+        "startup_timeout_ms": startup.timeout_ms,
+        "startup_attempts": startup.max_attempts,
+        "startup_min_ms": startup.min_delay_ms,
+        "startup_max_ms": startup.max_delay_ms,
+        "schedule_ms": [{"ms": ms} for ms in backoff.schedule_ms],
+    }
 
 
 def config_blob(config: NodeConfig) -> bytes:
@@ -72,6 +94,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "static_netmask": _wire(network.netmask),
             "static_router": _wire(network.router),
             "static_dns1": _wire(network.dns),
+            **_policy(config),
             "gateway_host": host,
             "gateway_path": path,
             "token": token,

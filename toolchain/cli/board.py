@@ -149,6 +149,10 @@ def _attempt(row: ShardRow, line: LogLine) -> None:
     row.detail = f"dials {line.values['address']}:{line.values['port']}"
 
 
+def _hello(row: ShardRow, _line: LogLine) -> None:
+    row.state, row.detail = "STARTING", "hello"
+
+
 def _state(row: ShardRow, line: LogLine) -> None:
     row.state = str(line.values["state"]).upper()
     detail = {"STARTING": "phase", "ASSIGNED": "hold"}.get(row.state)
@@ -158,23 +162,26 @@ def _state(row: ShardRow, line: LogLine) -> None:
 
 def _ready(row: ShardRow, line: LogLine) -> None:
     row.state, row.attempts = "READY", int(line.values["attempt"])
-    row.detail = (
-        f"{'resumed' if line.values['resumed'] else 'identified'} in {line.values['took']} ms"
-    )
+    how = "resumed" if line.values["mode"] == "resume" else "identified"
+    row.detail = f"{how} in {line.values['durationMs']} ms"
 
 
 def _backoff(row: ShardRow, line: LogLine) -> None:
-    row.state = "BACKOFF"
+    row.state, row.attempts = "BACKOFF", int(line.values["attempt"])
     row.reconnects += 1
-    row.detail = f"error {int(line.values['error']):#010x}, waits {line.values['delay_ms']} ms"
+    code = f" {line.values['closeCode']}" if line.values["closeCode"] else ""
+    row.detail = (
+        f"{line.values['reason']}{code}, {line.values['next']} in {line.values['delayMs']} ms"
+    )
 
 
-def _retry(row: ShardRow, line: LogLine) -> None:
+def _reset(row: ShardRow, line: LogLine) -> None:
     row.detail, row.reconnects = "retries", int(line.values["reconnects"])
 
 
 def _fatal(row: ShardRow, line: LogLine) -> None:
-    row.state, row.detail = "FATAL", f"error {int(line.values['error']):#010x}"
+    code = f" {line.values['closeCode']}" if line.values["closeCode"] else ""
+    row.state, row.detail = "FATAL", f"{line.values['stop']}: {line.values['reason']}{code}"
 
 
 def _held(row: ShardRow, line: LogLine) -> None:
@@ -189,9 +196,11 @@ _CHANGES: dict[log.LogCode, Callable[[ShardRow, LogLine], None]] = {
     log.SHARD_ATTEMPT: _attempt,
     log.SHARD_STATE: _state,
     log.SHARD_READY: _ready,
-    log.SHARD_BACKOFF: _backoff,
-    log.SHARD_RETRY: _retry,
-    log.SHARD_FATAL: _fatal,
+    log.GATEWAY_HELLO: _hello,
+    log.CONNECTION_LOST: _backoff,
+    log.CONNECTION_RETRY: _backoff,
+    log.SHARD_RETRY: _reset,
+    log.CONNECTION_ENDED: _fatal,
     log.SHARD_HELD: _held,
     log.SHARD_NO_CLOCK: _no_clock,
 }

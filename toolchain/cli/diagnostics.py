@@ -7,11 +7,13 @@ import secrets
 import socket
 import time
 from ipaddress import IPv4Address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firmware.errors import describe
 from firmware.layouts.gateway import GatewayState
-from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag
+from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
+from firmware.layouts.sentences import CLASSIFICATIONS, GAPS, NEXT, PHASES, REASONS
+from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag, ShardState
 from firmware.layouts.status import (
     AGE_UNKNOWN,
     STATUS_REPLY_MAGIC,
@@ -24,11 +26,13 @@ from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from toolchain.layout.pack import pack, unpack
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 AT_ONCE = 32
 """Questions that are open at the same time; a node's card has not many more receive buffers."""
 ROUND_S = 0.3
 """Wait for answers before what is missing is asked again; seconds."""
-NEXT_STEPS = {0: None, 1: "resume", 2: "identify"}
 
 
 class NoAnswerError(RuntimeError):
@@ -158,15 +162,27 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def observe_node(shards: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the reports of all shards say of the node as a whole."""
+    return {
+        "connection": node_state([ConnectionState(s["connection"]) for s in shards]).value,
+        "latency_ms": node_latency([shard["latency_ms"] for shard in shards]),
+    }
+
+
 def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
     """Return what an answer says of its slot's shard, in the stable keys of the JSON output."""
     head = unpack(ShardContext, reply["shard"], partial=True)
     flags = ShardFlag(head["flags"])
     known = ShardFlag.SEQ_VALID in flags and head["sequence"] != SEQUENCE_NONE
+    connection = shard_state(
+        head["state"], head["hold"], flags, closing=head["close_deadline"] != 0
+    )
     return {
         "shard": head["shard_id"],
         "slot": reply["slot"],
         "state": _of(head["state"]),
+        "connection": connection.value,
         "phase": _of(head["phase"]),
         "hold": _of(head["hold"]),
         "reconnects": head["reconnects"],
@@ -193,7 +209,29 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
         "resumes": head["resumes"],
         "dispatches": head["dispatches"],
         "bytes_received": head["bytes_received"],
+        "profile": _of(head["profile"]).lower(),
+        "connection_number": head["connection"],
+        "recovery": _recovery(head),
+        "recovering": ShardFlag.ESTABLISHED in flags and head["disconnected_at"] != 0,
+        "outage_ms": _since_ms(head["disconnected_at"], reply)
+        if head["disconnected_at"]
+        else head["outage_ms"] or None,
+        "gap": GAPS[head["gap"]],
+        "gap_from": head["gap_from"] if head["gap"] else None,
+        "protocol_failures": head["protocol_failures"],
         "last_failure": _evidence(head["evidence"], reply),
+    }
+
+
+def _recovery(head: dict[str, Any]) -> dict[str, Any] | None:
+    """Return phase, attempt and delay of what goes on; None when READY, held or ended."""
+    if head["state"] not in (ShardState.STARTING, ShardState.BACKOFF):
+        return None
+    waits = head["state"] == ShardState.BACKOFF
+    return {
+        "phase": PHASES[bool(head["flags"] & ShardFlag.ESTABLISHED)],
+        "attempt": head["attempts"],
+        "retry_delay_ms": head["evidence"]["delay_ms"] if waits else None,
     }
 
 
@@ -208,6 +246,12 @@ def _evidence(evidence: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]
     return {
         "ago_ms": _since_ms(evidence["failed_at"], reply),
         "end": _of(evidence["end"]),
+        "reason": REASONS.get(evidence["end"]),
+        "classification": CLASSIFICATIONS.get(evidence["classification"]),
+        "stop": _of(evidence["stop"]) if evidence["stop"] else None,
+        "attempt": evidence["attempt"],
+        "lost": bool(evidence["lost"]),
+        "required_wait_ms": evidence["required_wait_ms"],
         "phase": _of(evidence["phase"]),
         "error": evidence["error"],
         "error_text": describe(evidence["error"]),
@@ -218,5 +262,5 @@ def _evidence(evidence: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]
         "sequence": None if evidence["sequence"] == SEQUENCE_NONE else evidence["sequence"],
         "connected_ms": evidence["connected_ms"],
         "delay_ms": evidence["delay_ms"],
-        "next_step": NEXT_STEPS.get(evidence["next_step"]),
+        "next_step": NEXT[evidence["next_step"]] if evidence["next_step"] else None,
     }

@@ -9,7 +9,7 @@ from firmware.layouts.log import CODES, Level, LogCode, Render
 
 _BY_NAME = {code.name: code for code in CODES}
 _LEVELS = {level.name.lower(): level for level in Level}
-_PAIR = re.compile(r"(\w+)=(\S*)")
+_PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class LogLine:
         code: What happened, by its declaration.
         shard: Shard id, None for the node's own lines.
         values: Key to value: numbers as int, names and addresses as text.
+        text: The sentence for people; empty when the line has none.
     """
 
     t_ms: int
@@ -29,6 +30,7 @@ class LogLine:
     code: LogCode
     shard: int | None = None
     values: dict[str, int | str] = field(default_factory=dict)
+    text: str = ""
 
 
 def parse_line(text: str) -> LogLine | None:
@@ -41,7 +43,8 @@ def parse_line(text: str) -> LogLine | None:
     try:
         shard = int(pairs["shard"]) if "shard" in pairs else None
         values = {key: _value(kind.render, pairs[key]) for key, kind in code.fields}
-        return LogLine(int(pairs["t"]), level, code, shard, values)
+        text = pairs.get("text", "").strip('"')
+        return LogLine(int(pairs["t"]), level, code, shard, values, text)
     except (KeyError, ValueError):
         # Cut off, or two writers on one port.
         return None

@@ -92,7 +92,7 @@ def with_gateway(config: NodeConfig, port: int) -> NodeConfig:
 
 def with_lines(config: NodeConfig) -> NodeConfig:
     """Return the configuration with the log lines that the runner reads: info, on COM1."""
-    level = "debug" if config.log.level == "debug" else "info"
+    level = config.log.level if config.log.level in ("debug", "trace") else "info"
     return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 4747
 # Wide enough for every column: a narrow terminal wraps lines rather than losing values.
-WIDTH = 140
+WIDTH = 170
 ROWS_MOST = 64
 """With more shards than this, READY ones are counted and not listed, unless all are asked for."""
 STATE_STYLES = {
@@ -72,6 +72,8 @@ LIFECYCLE: Sequence[Column] = (
     ("state", _state),
     ("reconnects", lambda r: r["reconnects"]),
     ("retry in", _retry),
+    ("outage", lambda r: milliseconds(r["outage_ms"])),
+    ("gap", lambda r: r["gap"]),
     ("last error", lambda r: r["last_error_text"]),
     ("TCP", lambda r: r["tcp_state"]),
     ("TLS", lambda r: r["tls_state"]),
@@ -95,7 +97,9 @@ CONNECTION: Sequence[Column] = (
 FAILURE: Sequence[Column] = (
     ("shard", lambda r: r["shard"]),
     ("failed", _failure("ago_ms", lambda v: f"{milliseconds(v)} ago")),
-    ("why", _failure("end")),
+    ("why", _failure("reason")),
+    ("kind", _failure("classification")),
+    ("ended by", _failure("stop")),
     ("phase", _failure("phase")),
     ("error", _failure("error_text")),
     ("TCP", _failure("tcp_state")),
@@ -136,8 +140,8 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     first = node["local_start"]
     last = first + max(node["local_count"], 1) - 1
     console.print(
-        f"node {node['ip'] or 'without address'}: shards {first} to {last} of "
-        f"{node['global_total']}, up {milliseconds(node['uptime_ms'])}, "
+        f"node {node['ip'] or 'without address'} {node['connection']}: shards {first} to {last} of "
+        f"{node['global_total']}, latency {milliseconds(node['latency_ms'])}, up {milliseconds(node['uptime_ms'])}, "
         f"{node['turns']} turns, TSC {node['tsc_cycles_per_ms']} cycles/ms, entropy "
         f"{node['entropy']}, {node['log_dropped']} log lines dropped, {node['requests_bad']} bad "
         f"requests, {node['commands']} commands, {node['commands_bad']} bad ones"
@@ -191,8 +195,10 @@ Examples:
 
 \b
 JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as TSC and as what is
-left; null where there is nothing yet. Per shard: state, phase, hold, reconnects,
-reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
+left; null where there is nothing yet. The node has connection (Disconnected, Connecting, Connected,
+Recovering, Closing, Closed) and latency_ms (the slowest shard's, once all are READY). Per shard:
+state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
+gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
 heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters, last_failure."""
 )
@@ -239,6 +245,7 @@ def command(
     node = diagnostics.node_report(replies[0])
     # A node without shards answers for slot 0 with its own part alone.
     shards = [diagnostics.shard_report(r) for r in replies if r["slot"] < r["slots_used"]]
+    node |= diagnostics.observe_node(shards)
     if as_json:
         click.echo(json.dumps({"node": node, "shards": shards}))
     else:

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-    from toolchain.config.schema import (
+    from toolchain.config.policy import (
         BackoffConfig,
+        DispatchConfig,
+        PlanConfig,
+        StartupConfig,
+    )
+    from toolchain.config.schema import (
         BotConfig,
         ControlConfig,
         DiagnosticsConfig,
@@ -30,9 +35,9 @@ if TYPE_CHECKING:
         LeaseConfig,
         LogConfig,
         NetworkConfig,
-        Section,
         ShardsConfig,
     )
+    from toolchain.config.section import Section
 
 # Sent when no token is configured. Local gateways take any; real ones are refused by [gateway].
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
@@ -65,7 +70,10 @@ class NodeConfig:
     shards: ShardsConfig
     identify: IdentifyConfig
     lease: LeaseConfig
+    plan: PlanConfig
+    startup: StartupConfig
     backoff: BackoffConfig
+    dispatch: DispatchConfig
     network: NetworkConfig
     diagnostics: DiagnosticsConfig
     control: ControlConfig

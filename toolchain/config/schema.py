@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from toolchain.config.endpoint import (
     QEMU_HOST,
@@ -23,11 +23,12 @@ from toolchain.config.endpoint import (
     refuse,
     to_address,
 )
+from toolchain.config.policy import BackoffConfig, DispatchConfig, PlanConfig, StartupConfig
+from toolchain.config.section import Section
 
 # A node's workspaces, slot table and diagnostics answer are sized for this many.
 MAX_LOCAL_SHARDS = 256
 MAX_CONCURRENCY = 256
-FIXED_BACKOFF_MS = 5000
 DHCP_CLIENT_PORT = 68
 DEFAULT_PORT = 80
 
@@ -60,12 +61,6 @@ INTENT_BITS = {
     "guild_message_polls": 24,
     "direct_message_polls": 25,
 }
-
-
-class Section(BaseModel):
-    """One table of the file: no unknown keys, no silent conversion, no change afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 def sum_intents(value: object) -> object:
@@ -253,18 +248,6 @@ class LeaseConfig(Section):
     )
 
 
-class BackoffConfig(Section):
-    """`[backoff]`: how long a failed shard waits. This version waits 5000 ms, always."""
-
-    policy: Literal["fixed"] = Field("fixed", description='"fixed"')
-    delay_ms: int = Field(
-        FIXED_BACKOFF_MS,
-        ge=FIXED_BACKOFF_MS,
-        le=FIXED_BACKOFF_MS,
-        description="5000, or leave the key out",
-    )
-
-
 class NetworkConfig(Section):
     """`[network]`: DHCP, or an address of the node's own."""
 
@@ -341,8 +324,8 @@ class ControlConfig(Section):
 class LogConfig(Section):
     """`[log]`: what the node says about itself."""
 
-    level: Literal["error", "warn", "info", "debug"] = Field(
-        "info", description='"error", "warn", "info" or "debug"'
+    level: Literal["error", "warn", "info", "debug", "trace"] = Field(
+        "info", description='"error", "warn", "info", "debug" or "trace"'
     )
     serial: bool = Field(True, description="true or false: whether lines go to COM1")
 
@@ -361,7 +344,10 @@ SECTIONS: dict[str, type[Section]] = {
     "shards": ShardsConfig,
     "identify": IdentifyConfig,
     "lease": LeaseConfig,
+    "plan": PlanConfig,
+    "startup": StartupConfig,
     "backoff": BackoffConfig,
+    "dispatch": DispatchConfig,
     "network": NetworkConfig,
     "diagnostics": DiagnosticsConfig,
     "control": ControlConfig,

@@ -19,6 +19,7 @@ from firmware.layouts.log import (
     GATEWAY_SEQUENCE,
 )
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 
 
@@ -81,9 +82,12 @@ def gateway_op_reconnect(w: World, shard: int) -> None:
 
 @model
 def gateway_op_invalid(w: World, shard: int) -> None:
-    """Only a literal true keeps the session."""
+    """Only a literal true on Discord keeps the session, and only twice in a row."""
     context = w.view(ShardContext, shard)
-    keep = kind(context, JsonField.D) == JsonKind.TRUE
+    keep = kind(context, JsonField.D) == JsonKind.TRUE and context.profile == ProfileId.DISCORD
+    keep = keep and context.resumable_invalid < 2
+    if keep:
+        context.resumable_invalid += 1
     log(w, GATEWAY_INVALID, shard, int(keep), context.sequence)
     flags, close = (0, 4000) if keep else (FailureFlag.RESET_SESSION, 1000)
     shard_fail(w, shard, End.INVALID_SESSION, flags, close, layout.SESSION_INVALID.code | keep)

@@ -7,34 +7,21 @@ from emulator.models.gateway.heard import finish_message, gateway_heard
 from emulator.models.json.feed import json_feed, json_reset
 from emulator.models.log import log
 from emulator.models.websocket.frames import ws_next
+from firmware.layouts.closes import rule
 from firmware.layouts.events import EVENTS
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CORE
-from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import PEER_CLOSED, WsState
-
-_NEW_SESSION = {4003, 4007, 4009}
-_FATAL = {4004, 4010, 4012, 4013, 4014}
-_WAIT = {1013, 4008}
-
-
-def action_of(code: int) -> int:
-    """Return the FailureFlag of a close code in the Discord profile."""
-    if code == 4011:
-        return FailureFlag.FATAL | FailureFlag.RESHARD
-    if code in _FATAL:
-        return FailureFlag.FATAL
-    if code in _WAIT:
-        return FailureFlag.WAIT
-    return FailureFlag.RESET_SESSION if code in _NEW_SESSION else 0
 
 
 @model
 def gateway_closed(w: World, shard: int) -> None:
-    """Every code is retried but the fatal ones."""
+    """The profile's table says what a code asks for."""
     context = w.view(ShardContext, shard)
     code = context.peer_close
-    flags = action_of(code)
+    flags = rule(ProfileId(context.profile), code).action
     log(w, GATEWAY_CLOSED, shard, code, flags, context.sequence)
     shard_fail(w, shard, End.CLOSED, flags, 0, PEER_CLOSED.code | code)
 

@@ -4,11 +4,12 @@ from emulator.effects import World, model
 from emulator.models.log import log
 from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.permit import permit_release
+from emulator.models.shard.verdict import classify
 from firmware.errors import CPU_FAULT
 from firmware.layouts.cpu import FAULTS
-from firmware.layouts.log import CPU_SHARD_FAULT, SHARD_FATAL
+from firmware.layouts.log import CONNECTION_ENDED, CPU_SHARD_FAULT
 from firmware.layouts.node import CORE
-from firmware.layouts.shard import End, Phase, ShardContext, ShardState
+from firmware.layouts.shard import End, Phase, ShardContext, ShardState, Stop
 from firmware.layouts.tcp import TcpState
 
 
@@ -27,5 +28,6 @@ def shard_defect(w: World, shard: int) -> None:
     context.phase, context.tcp.state = Phase.NONE, TcpState.CLOSED
     context.state = ShardState.FATAL
     log(w, CPU_SHARD_FAULT, shard, faults.vector, faults.rip, faults.address, faults.error)
-    kept = context.evidence
-    log(w, SHARD_FATAL, shard, kept.error, kept.tcp_state, kept.tls_state, kept.close_code)
+    context.evidence.stop = Stop.DEFECT
+    classify(w, shard)
+    log(w, CONNECTION_ENDED, shard)

@@ -9,15 +9,16 @@ from emulator.models.shard.discover import shard_discover
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
+from emulator.models.shard.startup import attempt_budget, startup_begin
 from emulator.models.tcp.connect import tcp_connect
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
+from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.survivor import SURVIVAL
 from firmware.layouts.tcp import TcpState
-from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
 
 
@@ -42,6 +43,11 @@ def shard_begin(w: World, shard: int) -> None:
     reset_shard(w, shard)
     context.state, context.phase, context.hold = ShardState.STARTING, Phase.PERMIT, Hold.NONE
     context.permit_since = w.g(CORE).now
+    if not w.g(STARTUP).deadline:
+        startup_begin(w, shard)
+    recovering = context.flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER)
+    if w.g(CONFIG).on_limit == OnLimit.FATAL and not recovering:
+        context.attempt_deadline = w.g(STARTUP).deadline
 
 
 @model
@@ -60,7 +66,7 @@ def shard_ask_permit(w: World, shard: int) -> None:
     if context.flags & ShardFlag.ESTABLISHED:
         context.recovery_attempts += 1
     context.attempt_started = now
-    context.attempt_deadline = now + ATTEMPT_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    context.attempt_deadline = attempt_budget(w, shard)
     context.phase = Phase.RESOLVE
 
 
@@ -88,6 +94,7 @@ def shard_dial(w: World, shard: int) -> None:
         shard_fail(w, shard, End.NETWORK, 0, 0, NO_CONNECTION.code)
         return
     context.phase = Phase.TCP
-    again = shard_is_resumable(w, shard)
-    tcp = context.tcp
-    log_write(w, shard, SHARD_ATTEMPT, context.attempts, again, tcp.remote_ip, tcp.remote_port)
+    context.connection += 1
+    established = int(bool(context.flags & ShardFlag.ESTABLISHED))
+    again, tcp = int(shard_is_resumable(w, shard)), context.tcp
+    log_write(w, shard, SHARD_ATTEMPT, established, again, tcp.remote_ip, tcp.remote_port)

@@ -2,7 +2,7 @@
 
 from emulator.effects import World, model
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.shard import ShardContext
+from firmware.layouts.shard import ShardContext, ShardFlag
 
 
 @model
@@ -14,7 +14,10 @@ def copy_evidence(w: World, shard: int) -> None:
     kept.tcp_state, kept.tls_state = context.tcp.state, context.tls.state
     kept.close_code, kept.http_status = context.peer_close, context.websocket.http_status
     kept.sequence, kept.failed_at = context.sequence, now
+    kept.attempt = context.attempts
+    kept.established = int(bool(context.flags & ShardFlag.ESTABLISHED))
     since = context.connected_at
+    kept.lost = int(since != 0)
     kept.connected_ms = 0
     if since and cycles:
         kept.connected_ms = min((now - since) % 2**64 // cycles, 2**32 - 1)

@@ -3,10 +3,10 @@
 from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.shard.allowance import allowance_count
-from emulator.models.shard.backoff import schedule_backoff
 from emulator.models.shard.dial import shard_ask_permit, shard_begin, shard_dial
-from emulator.models.shard.lose import record_backoff
+from emulator.models.shard.lose import shard_back_off
 from emulator.models.shard.permit import permit_release
+from emulator.models.shard.startup import startup_check
 from emulator.models.tcp.timers import tcp_tick
 from emulator.models.tls.transport import tls_abort, tls_close, tls_start
 from emulator.models.websocket.connection import ws_start
@@ -15,7 +15,7 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.shard import Gap, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -58,8 +58,9 @@ def tick_backoff(w: World, shard: int) -> int:
             kept = context.evidence
             log_write(w, shard, SHARD_NO_CLOCK, kept.error, kept.tcp_state, kept.tls_state, 0)
             return NEVER
-        schedule_backoff(w, shard)
-        record_backoff(w, shard)
+        shard_back_off(w, shard)
+        if context.state != ShardState.BACKOFF:
+            return farewell
     if context.reconnect_deadline > w.g(CORE).now:
         return int(min(context.reconnect_deadline, farewell))
     shard_begin(w, shard)
@@ -68,19 +69,28 @@ def tick_backoff(w: World, shard: int) -> int:
 
 @model
 def shard_become_ready(w: World, shard: int) -> None:
-    """Connected: no deadline of the attempt is left."""
+    """Connected: no deadline of the attempt is left; what may be missing is known."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     context.events.gap_open = 0
+    since, resumed = context.disconnected_at, context.phase == Phase.REPLAY
+    away = (now - since) % 2**64 if since else 0
+    context.outage_ms = away // max(1, w.g(CLOCK).tsc_cycles_per_ms) % 2**32
+    if resumed:
+        context.gap = Gap.REPLAYED
+    elif context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):
+        context.gap = Gap.POSSIBLE
+    else:
+        context.gap = Gap.NONE
     context.state = ShardState.READY
-    context.flags = context.flags | ShardFlag.ESTABLISHED
-    context.attempt_deadline = context.disconnected_at = 0
+    context.flags = (context.flags | ShardFlag.ESTABLISHED) & ~ShardFlag.RESTORED
+    context.attempt_deadline = context.disconnected_at = context.resumable_invalid = 0
     context.connected_at = now
     if context.session_ptr:
         w.view(Session, context.session_ptr).unanswered_resumes = 0
-    resumed = int(context.phase == Phase.REPLAY)
     context.phase = Phase.NONE
     took = (now - context.attempt_started) % 2**64
-    log_write(w, shard, SHARD_READY, context.attempts, resumed, context.sequence, took)
+    log_write(w, shard, SHARD_READY, took, int(resumed), 0, 0)
+    startup_check(w)
 
 
 @model

@@ -16,7 +16,7 @@ def wipe_transport(w: World, shard: int) -> None:
     for layer in (context.tcp, context.tls, context.websocket, context.gateway):
         layer.wipe()
     w.write(context.tx_base, bytes(TX_BYTES))
-    context.last_error = context.failure = context.failure_flags = 0
+    context.last_error = context.failure = context.failure_flags = context.required_wait_ms = 0
     context.failure_close = context.peer_close = 0
     context.reconnect_deadline = context.attempt_deadline = 0
     context.phase_deadline = context.close_deadline = context.connected_at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from emulator.simulation.rig import Rig
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from firmware.layouts.log import CODES
+from firmware.layouts.policy import Policy
 from pxe.gateway import LoadOptions
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 
 LOG_LINE = re.compile(
-    r"t=(?P<t>[0-9]+) level=(debug|info|warn|error)( shard=[0-9]+)? code=(?P<code>[a-z_.0-9]+)"
-    r"(?P<rest>( [a-z_0-9]+=[^ =]+)*)"
+    r"t=(?P<t>[0-9]+) level=(trace|debug|info|warn|error)( shard=[0-9]+)? "
+    r"code=(?P<code>[A-Za-z_.0-9]+)(?P<rest>( [A-Za-z_0-9]+=[^ =\"]+)*)( text=\"[^\"]+\")?"
 )
 
 
@@ -141,3 +143,9 @@ def facts():
 def load():
     """Return the options of a load of dispatches."""
     return LoadOptions
+
+
+@pytest.fixture
+def fixed():
+    """Return the maker of facts of a node whose failed shards wait 5 s, always (seed A)."""
+    return functools.partial(NodeFacts, policy=Policy.FIXED)

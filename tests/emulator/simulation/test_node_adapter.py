@@ -160,8 +160,8 @@ def test_the_ring_is_the_same_memory_at_two_addresses():
 
 def test_log_lines_are_parsed_and_typed_lines_wait_for_the_node():
     node = echo_node()
-    node.serial.lines.append("t=5 level=info shard=3 code=shard.ready attempt=1")
-    assert node.log[-1]["code"] == "shard.ready"
+    node.serial.lines.append("t=5 level=info shard=3 code=lifecycle.ready attempt=1")
+    assert node.log[-1]["code"] == "lifecycle.ready"
     assert node.log[-1]["shard"] == "3"
     assert parse_line("plain") == {"plain": ""}
     node.console("lease arm 5")

@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
+from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.node import CORE
+from firmware.layouts.policy import Policy
 from firmware.layouts.shard import End, ShardState
 from pxe.gateway.script import Step
 
@@ -23,8 +25,8 @@ def evidence(rig, slot):
     return End(row.evidence_end), row.evidence_close_code
 
 
-def test_sixteen_shards_become_ready_and_stay_so_for_five_minutes(rig_of):
-    rig = rig_of(1)
+def test_sixteen_shards_become_ready_and_stay_so_for_five_minutes(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     assert rig.now_s() < 3
     assert len(rig.monitor.dials(GATEWAY_ADDRESS, 80)) == SHARDS
@@ -39,21 +41,23 @@ def test_sixteen_shards_become_ready_and_stay_so_for_five_minutes(rig_of):
     assert stats.identify_gate_refusals == 0
     assert [row.reconnects for row in rig.invariants.rows] == [0] * SHARDS
     codes = [line["code"] for line in rig.node.log]
-    assert codes.count("shard.ready") == SHARDS
-    assert not {"shard.end", "shard.backoff", "shard.fatal"} & set(codes)
+    assert codes.count("lifecycle.ready") == SHARDS
+    assert not {"lifecycle.retry", "lifecycle.connectionLost", "lifecycle.connectionEnded"} & set(
+        codes
+    )
 
 
-def test_one_key_lets_one_shard_identify_every_five_seconds(rig_of, facts):
-    rig = rig_of(1, facts(shards=4, max_concurrency=1))
+def test_one_key_lets_one_shard_identify_every_five_seconds(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=4, max_concurrency=1))
     rig.until_ready(30)
     assert rig.now_s() >= 15
     assert rig.stats.identify_gate_refusals == 0
     assert [s.identifies for s in rig.stats.shards] == [1] * 4
 
 
-def test_the_wire_shows_the_same_digest_for_the_same_seed(rig_of, facts):
+def test_the_wire_shows_the_same_digest_for_the_same_seed(rig_of, fixed):
     def digest(seed):
-        rig = rig_of(seed, facts(shards=4), faults="drop p=0.05")
+        rig = rig_of(seed, fixed(shards=4), faults="drop p=0.05")
         rig.run(20)
         return rig.world.digest()
 
@@ -61,21 +65,21 @@ def test_the_wire_shows_the_same_digest_for_the_same_seed(rig_of, facts):
     assert digest(5) != digest(6)
 
 
-def test_a_node_of_a_larger_bot_identifies_with_its_own_numbers(rig_of, facts):
-    rig = rig_of(1, facts(shards=3, start=5, total=20))
+def test_a_node_of_a_larger_bot_identifies_with_its_own_numbers(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=3, start=5, total=20))
     rig.until_ready(10)
     connected = [s.shard for s in rig.stats.shards if s.connected]
     assert connected == [5, 6, 7]
 
 
-def test_the_card_behind_windows_serves_as_well(rig_of, facts):
-    rig = rig_of(1, facts(shards=2), modern=True)
+def test_the_card_behind_windows_serves_as_well(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2), modern=True)
     rig.until_ready(10)
 
 
 def quiet_rig(rig_of, wait_s):
     """Return a ready rig in which no timer but shard 7's is due within `wait_s`."""
-    rig = rig_of(1, heartbeat_interval_ms=QUIET_MS)
+    rig = rig_of(1, NodeFacts(policy=Policy.FIXED), heartbeat_interval_ms=QUIET_MS)
     rig.until_ready(10)
     slots = rig.node.g(CORE).slots
     for _ in range(600):
@@ -104,8 +108,8 @@ def test_one_killed_connection_leaves_fifteen_workspaces_byte_identical(rig_of):
     assert evidence(rig, 7)[0] == End.TCP_FAILED
 
 
-def test_no_store_of_a_shard_s_code_lands_in_another_workspace(rig_of):
-    rig = rig_of(1)
+def test_no_store_of_a_shard_s_code_lands_in_another_workspace(rig_of, fixed):
+    rig = rig_of(1, fixed())
     watch = WriteWatch(rig.node)
     rig.attachment.after_turn.append(watch.judge)
     rig.until_ready(10)
@@ -124,8 +128,8 @@ ABORT = 1006
 
 
 @pytest.mark.parametrize("codes", [(*RESUMES, ABORT, *IDENTIFIES), FATAL], ids=["recover", "fatal"])
-def test_every_close_code_of_the_discord_table(rig_of, codes):
-    rig = rig_of(1)
+def test_every_close_code_of_the_discord_table(rig_of, codes, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     for shard, code in enumerate(codes):
         if code == ABORT:
@@ -150,8 +154,8 @@ def test_every_close_code_of_the_discord_table(rig_of, codes):
     assert rig.stats.identify_gate_refusals == 0
 
 
-def test_op_7_resumes_and_closes_with_a_code_that_keeps_the_session(rig_of):
-    rig = rig_of(1)
+def test_op_7_resumes_and_closes_with_a_code_that_keeps_the_session(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     rig.gateway.core.reconnect(2)
     rig.gateway.flush()
@@ -163,8 +167,8 @@ def test_op_7_resumes_and_closes_with_a_code_that_keeps_the_session(rig_of):
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-def test_op_9_resumes_or_identifies_as_it_says(rig_of, resumable):
-    rig = rig_of(1)
+def test_op_9_resumes_or_identifies_as_it_says(rig_of, resumable, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     rig.gateway.core.invalidate(4, resumable=resumable)
     rig.gateway.flush()
@@ -177,8 +181,8 @@ def test_op_9_resumes_or_identifies_as_it_says(rig_of, resumable):
     assert rig.stats.identify_gate_refusals == 0
 
 
-def test_a_resume_replays_what_was_missed_and_nothing_twice(rig_of):
-    rig = rig_of(1)
+def test_a_resume_replays_what_was_missed_and_nothing_twice(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     rows = rig.invariants.rows
     before = rows[5].dispatches
@@ -201,8 +205,8 @@ def test_a_resume_replays_what_was_missed_and_nothing_twice(rig_of):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_after_a_gateway_restart_all_shards_come_back(rig_of, keep):
-    rig = rig_of(1)
+def test_after_a_gateway_restart_all_shards_come_back(rig_of, keep, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     rig.gateway.core.restart(keep_sessions=keep)
     rig.gateway.flush()
@@ -215,9 +219,9 @@ def test_after_a_gateway_restart_all_shards_come_back(rig_of, keep):
     assert stats.identify_gate_refusals == 0
 
 
-def test_a_withheld_ack_makes_a_zombie_that_is_replaced(rig_of, facts):
+def test_a_withheld_ack_makes_a_zombie_that_is_replaced(rig_of, fixed):
     script = (Step(on="heartbeat", do="nothing", shard=1, instead=True),)
-    rig = rig_of(1, facts(shards=3), heartbeat_interval_ms=10_000, script=script)
+    rig = rig_of(1, fixed(shards=3), heartbeat_interval_ms=10_000, script=script)
     rig.until_ready(10)
     rig.run(40)
     row, stats = rig.invariants.rows[1], rig.stats.shards[1]
@@ -228,9 +232,9 @@ def test_a_withheld_ack_makes_a_zombie_that_is_replaced(rig_of, facts):
     assert [r.hb_misses for r in rig.invariants.rows] == [0, 1, 0]
 
 
-def test_a_withheld_hello_is_given_up_after_ten_seconds(rig_of, facts):
+def test_a_withheld_hello_is_given_up_after_ten_seconds(rig_of, fixed):
     script = (Step(on="connect", do="nothing", instead=True, times=1),)
-    rig = rig_of(1, facts(shards=2), script=script)
+    rig = rig_of(1, fixed(shards=2), script=script)
     rig.run(9)
     assert sorted(rig.states) == [S.STARTING, S.READY]
     slow = rig.states.index(S.STARTING)
@@ -241,9 +245,9 @@ def test_a_withheld_hello_is_given_up_after_ten_seconds(rig_of, facts):
     assert rig.now_s() < 30
 
 
-def test_an_identify_that_is_never_answered_ends_with_the_attempt(rig_of, facts):
+def test_an_identify_that_is_never_answered_ends_with_the_attempt(rig_of, fixed):
     script = (Step(on="identify", do="nothing", shard=0, instead=True, times=1),)
-    rig = rig_of(1, facts(shards=2), script=script)
+    rig = rig_of(1, fixed(shards=2), script=script)
     rig.run(29)
     assert rig.states == [S.STARTING, S.READY]
     rig.run(3)
@@ -253,9 +257,9 @@ def test_an_identify_that_is_never_answered_ends_with_the_attempt(rig_of, facts)
     assert rig.stats.identify_gate_refusals == 0
 
 
-def test_a_resume_that_is_never_answered_is_dropped_at_the_third(rig_of, facts):
+def test_a_resume_that_is_never_answered_is_dropped_at_the_third(rig_of, fixed):
     script = (Step(on="resume", do="nothing", shard=0, instead=True, times=3),)
-    rig = rig_of(1, facts(shards=2), script=script)
+    rig = rig_of(1, fixed(shards=2), script=script)
     rig.until_ready(10)
     rig.gateway.core.abort(0)
     rig.gateway.flush()
@@ -267,20 +271,24 @@ def test_a_resume_that_is_never_answered_is_dropped_at_the_third(rig_of, facts):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 503])
-def test_a_refused_upgrade_costs_one_attempt(rig_of, facts, status):
-    rig = rig_of(1, facts(shards=2))
+def test_a_refused_upgrade_costs_one_attempt(rig_of, fixed, status):
+    rig = rig_of(1, fixed(shards=2))
     rig.gateway.server.policy.status = status
     rig.run(2)
     assert rig.states == [S.BACKOFF, S.BACKOFF]
     rig.gateway.server.policy.status = 0
-    rig.until_ready(30)
+    # A service that forbids is left alone for a minute.
+    assert {row.evidence_delay_ms for row in rig.invariants.rows} == {
+        60_000 if status == 403 else 5_000
+    }
+    rig.until_ready(65)
     assert [row.reconnects for row in rig.invariants.rows] == [1, 1]
     view = rig.node.shard(0).evidence
     assert view.http_status == status
 
 
-def test_a_silent_upgrade_ends_with_the_attempt(rig_of, facts):
-    rig = rig_of(1, facts(shards=1))
+def test_a_silent_upgrade_ends_with_the_attempt(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=1))
     rig.gateway.server.policy.silent = True
     rig.run(31)
     assert rig.states == [S.BACKOFF]
@@ -289,8 +297,8 @@ def test_a_silent_upgrade_ends_with_the_attempt(rig_of, facts):
     rig.until_ready(30)
 
 
-def test_a_refused_connection_is_tried_again_every_five_seconds(rig_of, facts):
-    rig = rig_of(1, facts(shards=1))
+def test_a_refused_connection_is_tried_again_every_five_seconds(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=1))
     listener = rig.internet.router.tcp.listeners[rig.gateway.server.address, 80]
     listener.refusing = True
     rig.run(22)
@@ -304,8 +312,8 @@ def test_a_refused_connection_is_tried_again_every_five_seconds(rig_of, facts):
     rig.until_ready(10)
 
 
-def test_the_resume_host_is_dialled_first_and_dropped_when_it_is_dark(rig_of, facts):
-    rig = rig_of(1, facts(shards=2), public_url="ws://resume.test")
+def test_the_resume_host_is_dialled_first_and_dropped_when_it_is_dark(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2), public_url="ws://resume.test")
     rig.internet.gateway("resume.test", "203.0.113.9", sessions_of="gateway.test")
     rig.until_ready(10)
     rig.gateway.core.abort(0)
@@ -322,8 +330,8 @@ def test_the_resume_host_is_dialled_first_and_dropped_when_it_is_dark(rig_of, fa
     assert (stats.resumes, stats.identifies) == (1, 1)
 
 
-def test_diagnostics_over_the_wire_show_state_and_evidence(rig_of):
-    rig = rig_of(1)
+def test_diagnostics_over_the_wire_show_state_and_evidence(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     rig.gateway.core.kick(6, 4000)
     rig.gateway.flush()

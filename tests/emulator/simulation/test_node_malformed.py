@@ -26,8 +26,8 @@ def others_untouched(rig):
     return all(row.state == S.READY and row.reconnects == 0 for row in rows)
 
 
-def test_the_whole_corpus_costs_at_most_the_shard_aimed_at(rig_of, facts):
-    rig = rig_of(1, facts(shards=4), hub=True)
+def test_the_whole_corpus_costs_at_most_the_shard_aimed_at(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=4), hub=True)
     rig.until_ready(10)
     for name, make in MALFORMED.items():
         try:
@@ -44,8 +44,8 @@ def test_the_whole_corpus_costs_at_most_the_shard_aimed_at(rig_of, facts):
     assert others_untouched(rig)
 
 
-def test_mutated_frames_of_a_live_flow_do_no_harm_to_others(rig_of, facts):
-    rig = rig_of(1, facts(shards=4), hub=True)
+def test_mutated_frames_of_a_live_flow_do_no_harm_to_others(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=4), hub=True)
     rig.until_ready(10)
     rng = random.Random(1)
     for _ in range(1500):
@@ -112,8 +112,8 @@ REFUSED_FOR_GOOD = {"binary"}
 
 
 @pytest.mark.parametrize("name", sorted(BAD_STREAMS))
-def test_a_bad_stream_costs_its_own_shard_at_most(rig_of, facts, name):
-    rig = rig_of(1, facts(shards=3))
+def test_a_bad_stream_costs_its_own_shard_at_most(rig_of, fixed, name):
+    rig = rig_of(1, fixed(shards=3))
     rig.until_ready(10)
     rig.gateway.peer_of(TARGET).raw(BAD_STREAMS[name])
     rig.run(1)
@@ -133,8 +133,8 @@ def test_a_bad_stream_costs_its_own_shard_at_most(rig_of, facts, name):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.binary(min_size=1, max_size=300), st.booleans())
-def test_any_bytes_in_a_stream_cost_its_own_shard_at_most(rig_of, facts, data, framed):
-    rig = rig_of(1, facts(shards=2))
+def test_any_bytes_in_a_stream_cost_its_own_shard_at_most(rig_of, fixed, data, framed):
+    rig = rig_of(1, fixed(shards=2))
     rig.until_ready(10)
     rig.gateway.peer_of(TARGET).raw(frame(TEXT, data) if framed else data)
     rig.run(1)
@@ -155,8 +155,8 @@ BAD_UPGRADES = {
 
 
 @pytest.mark.parametrize("name", sorted(BAD_UPGRADES))
-def test_a_bad_upgrade_response_costs_the_attempt(rig_of, facts, name):
-    rig = rig_of(1, facts(shards=2))
+def test_a_bad_upgrade_response_costs_the_attempt(rig_of, fixed, name):
+    rig = rig_of(1, fixed(shards=2))
     policy = rig.gateway.server.policy
     policy.response = BAD_UPGRADES[name]
     rig.run(2)

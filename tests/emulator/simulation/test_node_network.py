@@ -14,8 +14,8 @@ S = ShardState
 NEW_ADDRESS = "203.0.113.77"
 
 
-def test_a_name_that_does_not_exist_is_asked_for_again_until_it_does(rig_of, facts):
-    rig = rig_of(1, facts(shards=2))
+def test_a_name_that_does_not_exist_is_asked_for_again_until_it_does(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2))
     zone = rig.internet.dns.zone
     entry = zone.pop("gateway.test")
     rig.run(20)
@@ -25,8 +25,8 @@ def test_a_name_that_does_not_exist_is_asked_for_again_until_it_does(rig_of, fac
     rig.until_ready(15)
 
 
-def test_a_deaf_name_server_is_no_dead_end(rig_of, facts):
-    rig = rig_of(1, facts(shards=2))
+def test_a_deaf_name_server_is_no_dead_end(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2))
     rig.internet.dns.silent = True
     rig.run(40)
     assert set(rig.states) <= {S.BACKOFF, S.STARTING}
@@ -35,8 +35,8 @@ def test_a_deaf_name_server_is_no_dead_end(rig_of, facts):
     rig.until_ready(40)
 
 
-def test_a_gateway_that_moves_is_found_under_its_new_address(rig_of, facts):
-    rig = rig_of(1, facts(shards=4), heartbeat_interval_ms=10_000)
+def test_a_gateway_that_moves_is_found_under_its_new_address(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=4), heartbeat_interval_ms=10_000)
     rig.until_ready(10)
     rig.internet.move("gateway.test", NEW_ADDRESS)
     rig.run(2)
@@ -47,8 +47,8 @@ def test_a_gateway_that_moves_is_found_under_its_new_address(rig_of, facts):
     assert all(s.resumes + s.identifies >= 2 for s in rig.stats.shards)
 
 
-def test_sixteen_shards_ask_for_their_name_once(rig_of):
-    rig = rig_of(1)
+def test_sixteen_shards_ask_for_their_name_once(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     assert rig.internet.dns.asked("gateway.test") == 1
     rig.run(120)
@@ -59,8 +59,8 @@ def test_sixteen_shards_ask_for_their_name_once(rig_of):
     assert rig.internet.dns.asked("gateway.test") == 2
 
 
-def test_a_dhcp_lease_is_renewed_and_nobody_notices(rig_of, facts):
-    rig = rig_of(1, facts(shards=2))
+def test_a_dhcp_lease_is_renewed_and_nobody_notices(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2))
     rig.internet.dhcp.policy.lease_s = 60
     rig.until_ready(10)
     rig.run(300)
@@ -71,8 +71,8 @@ def test_a_dhcp_lease_is_renewed_and_nobody_notices(rig_of, facts):
     assert all(row.reconnects == 0 for row in rig.invariants.rows)
 
 
-def test_a_dhcp_lease_that_runs_out_ends_all_use_of_the_address(rig_of, facts):
-    rig = rig_of(1, facts(shards=2))
+def test_a_dhcp_lease_that_runs_out_ends_all_use_of_the_address(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2))
     policy = rig.internet.dhcp.policy
     policy.lease_s = 60
     rig.until_ready(10)
@@ -94,8 +94,8 @@ def test_a_dhcp_lease_that_runs_out_ends_all_use_of_the_address(rig_of, facts):
     assert rig.node.address() != old
 
 
-def test_a_router_that_is_replaced_is_found_again(rig_of, facts):
-    rig = rig_of(1, facts(shards=4), heartbeat_interval_ms=10_000)
+def test_a_router_that_is_replaced_is_found_again(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=4), heartbeat_interval_ms=10_000)
     rig.until_ready(10)
     rig.internet.router.mac = bytes.fromhex("0200c0ffee01")
     rig.run(40)
@@ -105,8 +105,8 @@ def test_a_router_that_is_replaced_is_found_again(rig_of, facts):
 
 
 @pytest.mark.parametrize("ahead_s", [1, 30, 100_000])
-def test_a_clock_that_jumps_ahead_costs_connections_at_most(rig_of, facts, ahead_s):
-    rig = rig_of(1, facts(shards=4))
+def test_a_clock_that_jumps_ahead_costs_connections_at_most(rig_of, fixed, ahead_s):
+    rig = rig_of(1, fixed(shards=4))
     rig.until_ready(10)
     rig.run(50)
     rig.attachment.jump_clock(ahead_s * NS_PER_S)
@@ -116,19 +116,19 @@ def test_a_clock_that_jumps_ahead_costs_connections_at_most(rig_of, facts, ahead
     assert rig.all_ready()
 
 
-def test_a_cached_ack_needs_no_discover(rig_of, facts):
-    first = rig_of(1, facts(shards=1))
+def test_a_cached_ack_needs_no_discover(rig_of, fixed):
+    first = rig_of(1, fixed(shards=1))
     acks: list[bytes] = []
     first.internet.dhcp.script = lambda e: acks.append(e.reply.encode()) if e.reply else None
     first.until_ready(10)
-    second = rig_of(2, facts(shards=1, ack=acks[-1]))
+    second = rig_of(2, fixed(shards=1, ack=acks[-1]))
     second.until_ready(10)
     assert second.node.address() == first.node.address()
     assert second.internet.dhcp.seen[1] == 0
 
 
-def test_without_a_lease_nothing_is_dialled_and_with_one_everything_is(rig_of, facts):
-    rig = rig_of(1, facts(shards=2))
+def test_without_a_lease_nothing_is_dialled_and_with_one_everything_is(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=2))
     rig.internet.dhcp.policy.silent = True
     rig.run(30)
     assert rig.states == [S.ASSIGNED, S.ASSIGNED]
@@ -137,8 +137,8 @@ def test_without_a_lease_nothing_is_dialled_and_with_one_everything_is(rig_of, f
     rig.until_ready(70)
 
 
-def test_a_cable_pulled_for_sixty_seconds_heals_by_itself(rig_of):
-    rig = rig_of(1)
+def test_a_cable_pulled_for_sixty_seconds_heals_by_itself(rig_of, fixed):
+    rig = rig_of(1, fixed())
     rig.until_ready(10)
     port = rig.attachment.port
     port.set_link(up=False)
@@ -154,9 +154,9 @@ def test_a_cable_pulled_for_sixty_seconds_heals_by_itself(rig_of):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_lossy_disordered_wire_costs_time_and_nothing_else(rig_of, seed):
+def test_a_lossy_disordered_wire_costs_time_and_nothing_else(rig_of, seed, fixed):
     faults = "drop p=0.03; duplicate p=0.02; reorder p=0.03 by=3ms; corrupt p=0.005"
-    rig = rig_of(seed, faults=faults)
+    rig = rig_of(seed, fixed(), faults=faults)
     rig.until_ready(90)
     rig.run(30)
     sequences = [(s.sequence, r.sequence) for s, r in _pairs(rig) if r.state == S.READY]
@@ -164,8 +164,8 @@ def test_a_lossy_disordered_wire_costs_time_and_nothing_else(rig_of, seed):
     assert rig.stats.identify_gate_refusals == 0
 
 
-def test_a_ping_is_answered_and_a_flood_of_arp_changes_nothing(rig_of, facts):
-    rig = rig_of(1, facts(shards=1))
+def test_a_ping_is_answered_and_a_flood_of_arp_changes_nothing(rig_of, fixed):
+    rig = rig_of(1, fixed(shards=1))
     rig.until_ready(10)
     address = rig.internet.dhcp.lease_of(rig.facts.mac).address
     assert ip_text(address) == rig.node.address()

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.gateway.poll import ACTIONS, gateway_poll
+from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import json as json_layout
 from firmware.layouts.gateway import GatewayState
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag
 from firmware.layouts.websocket import BINARY, PEER_CLOSED, WsState
 from firmware.limits import RING_BYTES
@@ -85,34 +86,33 @@ def test_gateway_poll_binary_is_fatal():
     assert c.shard.failure_flags == FailureFlag.FATAL
 
 
-CODES = [
-    (0, 0), (1000, 0), (1001, 0), (1011, 0), (1012, 0), (1013, FailureFlag.WAIT), (3000, 0),
-    *((code, int(flags)) for code, flags in ACTIONS.items()), (4015, 0), (4999, 0),
-]  # fmt: skip
+# Fact sheet, section 2: 1 new session, 2 fatal, 4 wait, 8 reshard, 16 anomaly, 32 new session when
+# a Resume was refused; all others 0.
+WANTED = {
+    ProfileId.DISCORD: {
+        1013: 4, 4001: 16, 4002: 16, 4003: 17, 4004: 2, 4005: 16, 4007: 1, 4008: 4, 4009: 1,
+        4010: 2, 4011: 10, 4012: 2, 4013: 2, 4014: 2,
+    },
+    ProfileId.FLUXER: {
+        1013: 4, 4001: 2, 4002: 2, 4003: 2, 4004: 2, 4005: 2, 4007: 32, 4008: 4, 4010: 2,
+        4011: 10, 4012: 2, 4013: 2, 4014: 2,
+    },
+}  # fmt: skip
+CODES = [0, 1000, 1001, 1011, 1012, 1013, 3000, *range(4000, 4017), 4999]
 
 
-@pytest.mark.parametrize(("code", "flags"), CODES)
-def test_gateway_poll_close_code_decides_what_comes_next(code, flags):
+@pytest.mark.parametrize("profile", list(ProfileId))
+@pytest.mark.parametrize("code", CODES)
+def test_gateway_poll_close_code_decides_what_comes_next(code, profile):
     c = GatewayClient(LAB)
+    c.shard.profile = profile
     c.raw(server_frame(8, code.to_bytes(2, "big") if code else b""))
     context = c.shard
     assert (context.failure, context.failure_flags, context.failure_close) == (
-        End.CLOSED, flags, 0,
+        End.CLOSED, WANTED[profile].get(code, 0), 0,
     )  # fmt: skip
     assert context.peer_close == code
     assert context.last_error == PEER_CLOSED.code | code
-
-
-@pytest.mark.parametrize(
-    ("code", "wanted"),
-    [
-        (4000, 0), (4001, 0), (4002, 0), (4003, 1), (4004, 2), (4005, 0), (4007, 1), (4008, 4),
-        (4009, 1), (4010, 2), (4011, 10), (4012, 2), (4013, 2), (4014, 2),
-    ],
-)  # fmt: skip
-def test_close_actions_of_the_discord_profile(code, wanted):
-    """The table of the fact sheet: 1 new session, 2 fatal, 4 wait, 8 reshard."""
-    assert ACTIONS[code] == wanted
 
 
 def test_gateway_poll_messages_before_the_close_still_count():

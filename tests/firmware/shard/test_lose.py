@@ -5,9 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
+from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.policy import Policy
 from firmware.layouts.shard import (
     End,
     FailureFlag,
@@ -17,12 +19,21 @@ from firmware.layouts.shard import (
     ShardContext,
     ShardFlag,
     ShardState,
+    Stop,
 )
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.websocket import WsState
 from firmware.shard.lose import record_backoff, settle_session, shard_hold, shard_lose
 from tests.support.lab import Lab
-from tests.support.states import MS, NOW, layer_states, session_fields, shard_fields
+from tests.support.states import (
+    MS,
+    NOW,
+    layer_states,
+    policies,
+    session_fields,
+    set_policy,
+    shard_fields,
+)
 
 LAB = Lab(settle_session, record_backoff, shard_lose, shard_hold, slots=2)
 
@@ -81,16 +92,22 @@ def test_settle_session_drops_only_a_host_that_was_not_reached(phase):
     assert context.session.valid == 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     fields=shard_fields(),
     layers=layer_states(),
     session=session_fields(),
     cycles=st.sampled_from([0, MS]),
     expired=st.booleans(),
+    policy=policies(),
+    status=st.sampled_from([0, 401, 403, 429, 503]),
 )
-def test_shard_lose_any_state_matches_model(fields, layers, session, cycles, expired):
-    shard, _ = prepare(fields, layers, session, cycles=cycles)
+def test_shard_lose_any_state_matches_model(
+    fields, layers, session, cycles, expired, policy, status
+):
+    shard, context = prepare(fields, layers, session, cycles=cycles)
+    set_policy(LAB, policy, NOW)
+    context.websocket.http_status = status
     LAB.g(LEASE).expired = expired
     tsc = Environment(tsc=lambda: NOW)
     LAB.call(shard_lose, tsc, shard=shard)
@@ -105,20 +122,28 @@ def test_shard_lose_records_evidence_and_the_next_step():
             "flags": ShardFlag.SEQ_VALID,
             "sequence": 77,
             "reconnects": 4,
+            "attempts": 2,
+            "connected_at": NOW - 10 * MS,
         },
         {"tcp": TcpState.FAILED},
         {"valid": 1},
     )
+    LAB.g(CONFIG).policy = Policy.FIXED
     LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
     assert context.state == ShardState.BACKOFF
     assert context.reconnects == 5
     assert context.reconnect_deadline == NOW + 5000 * MS
+    assert context.disconnected_at == NOW
     kept = context.evidence
     assert (kept.error, kept.tcp_state, kept.sequence) == (0x04030001, TcpState.FAILED, 77)
     assert (kept.delay_ms, kept.next_step) == (5000, NextStep.RESUME)
-    first, second = lines()
-    assert "code=shard.end end=tcp_failed phase=none close=0 next=resume" in first
-    assert "code=shard.backoff error=0x4030001 tcp=failed tls=idle delay_ms=5000" in second
+    (line,) = lines()
+    assert line == (
+        "t=7000000 level=warn shard=0 code=lifecycle.connectionLost attempt=2 delayMs=5000 "
+        "next=resume closeCode=0 reason=network classification=network error=0x4030001 tcp=failed "
+        'tls=idle stage=none known=77 text="Shard 0 lost its connection. The gateway connection '
+        'failed in TCP. It resumes its session in 5000 ms"'
+    )
 
 
 def test_shard_lose_fatal_schedules_nothing():
@@ -133,8 +158,10 @@ def test_shard_lose_fatal_schedules_nothing():
     )
     LAB.call(shard_lose, Environment(), shard=shard)
     assert (context.state, context.reconnects) == (ShardState.FATAL, 4)
-    assert "code=shard.fatal" in lines()[0]
-    assert "close=4004" in lines()[0]
+    assert context.evidence.stop == Stop.AUTH
+    assert "code=lifecycle.connectionEnded attempt=0 stop=auth closeCode=4004" in lines()[0]
+    assert "classification=AuthenticationError" in lines()[0]
+    assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
 
 
 def test_shard_lose_open_websocket_gets_five_seconds_to_close():

@@ -6,7 +6,7 @@ from firmware.layouts.crypto import DRBG
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CORE
 from firmware.layouts.permit import PERMITS
-from firmware.layouts.shard import End, Phase, ShardFlag, ShardState
+from firmware.layouts.shard import End, Gap, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -103,7 +103,28 @@ def test_become_ready_clears_what_the_attempt_left(node, present):
     assert (context.attempt_deadline, context.disconnected_at) == (0, 0)
     assert context.connected_at == START
     assert context.session.unanswered_resumes == (0 if present else 2)
-    assert "code=shard.ready attempt=3 resumed=1 sequence=0 took=22" in node.lines()[0]
+    assert context.outage_ms == 1
+    assert (
+        "code=lifecycle.ready durationMs=22 attempt=3 mode=resume shards=2 outageMs=1 "
+        "gap=replayed known=0 sequence=0" in node.lines()[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "flags", "gap"),
+    [
+        (Phase.IDENT, 0, Gap.NONE),
+        (Phase.IDENT, ShardFlag.ESTABLISHED, Gap.POSSIBLE),
+        (Phase.IDENT, ShardFlag.RESTORED, Gap.POSSIBLE),
+        (Phase.REPLAY, ShardFlag.ESTABLISHED, Gap.REPLAYED),
+    ],
+)
+def test_become_ready_says_whether_events_may_be_missing(node, phase, flags, gap):
+    context = node.shards[0]
+    context.phase, context.flags = phase, flags
+    call(node, shard_become_ready)
+    assert context.gap == gap
+    assert not context.flags & ShardFlag.RESTORED
 
 
 def test_dial_without_entropy_fails_the_attempt(node):

@@ -9,6 +9,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.policy import Policy
 from firmware.layouts.shard import (
     End,
     Hold,
@@ -24,7 +25,14 @@ from firmware.layouts.websocket import WsState
 from firmware.shard.tick import shard_tick, shards_tick
 from tests.support.lab import Lab
 from tests.support.net import NEEDED, ROUTER, START, NetBench, ip32
-from tests.support.states import MS, layer_states, session_fields, shard_fields
+from tests.support.states import (
+    MS,
+    layer_states,
+    policies,
+    session_fields,
+    set_policy,
+    shard_fields,
+)
 
 LAB = Lab(*NEEDED, shard_tick, shards_tick, slots=2)
 GATEWAY = "10.0.0.9"
@@ -38,6 +46,7 @@ class Node:
         self.bench = NetBench(LAB)
         LAB.g(PERMITS).max_concurrency = 1
         config = LAB.g(CONFIG)
+        config.policy = Policy.FIXED
         config.gateway_host[0 : len(GATEWAY)] = GATEWAY.encode()
         config.gateway_host_len, config.gateway_port = len(GATEWAY), 8080
         path = b"/?v=10&encoding=json"
@@ -94,11 +103,13 @@ def apply(context, fields, layers, session):
     cycles=st.sampled_from([0, MS, MS, MS]),
     expired=st.booleans(),
     configured=st.booleans(),
+    policy=policies(),
 )
 def test_shard_tick_any_state_matches_model(
-    fields, layers, session, shift, cycles, expired, configured
+    fields, layers, session, shift, cycles, expired, configured, policy
 ):
     node = Node()
+    set_policy(LAB, policy, node.now)
     deadlines = ("reconnect_deadline", "attempt_deadline", "close_deadline", "connected_at")
     moved = {k: (node.now + shift if k in deadlines and v else v) for k, v in fields.items()}
     apply(node.shards[0], moved, layers, session)
@@ -161,9 +172,14 @@ def test_tick_assigned_dials_the_gateway_in_one_step():
     assert context.tcp.remote_ip == ip32(GATEWAY)
     assert context.tls.tcp_ptr == context.tcp.address_
     assert len(node.bench.sent()) == 1
-    retry, attempt = node.lines()
-    assert "code=shard.retry reconnects=0" in retry
-    assert "code=shard.attempt attempt=1 resume=0 address=10.0.0.9 port=8080" in attempt
+    reset, budget, attempt = node.lines()
+    assert "code=shard.reset reconnects=0" in reset
+    assert "code=lifecycle.startupDeadline budgetMs=35000 shards=2" in budget
+    assert (
+        "code=lifecycle.attempt attempt=1 phase=startup mode=identify address=10.0.0.9 port=8080"
+        in attempt
+    )
+    assert context.attempt_deadline == START + 35_000 * MS
 
 
 def test_tick_assigned_after_three_crashes_waits():
@@ -296,7 +312,7 @@ def test_tick_zero_deadline_schedules_once_with_one_record():
     for _ in range(3):
         assert node.tick() == START + 5000 * MS
     assert context.reconnects == 1
-    assert len([x for x in node.lines() if "code=shard.backoff" in x]) == 1
+    assert len([x for x in node.lines() if "code=lifecycle.retry" in x]) == 1
 
 
 def test_tick_zero_deadline_without_a_clock_ends_in_assigned_and_nothing_grows():

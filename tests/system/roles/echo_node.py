@@ -1,4 +1,4 @@
-"""The echo role as a node: a datagram says whom to dial, one `shard.end` line tells how it went.
+"""The echo role as a node: a datagram says whom to dial, one `gateway.closed` line tells how it went.
 
 The routines take the places of `shard_tick` and `diagnostics_input`.
 """
@@ -13,9 +13,9 @@ from firmware.layouts.echo import (
     EchoControl,
     EchoPhase,
 )
-from firmware.layouts.log import SHARD_END
+from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CORE, NETWORK, Clock, CoreState, Network, Slot, core
-from firmware.layouts.shard import Phase, ShardContext
+from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.log import log, log_write
@@ -34,7 +34,6 @@ from toolchain.asm import (
     EDX,
     NE,
     R8D,
-    R9D,
     RAX,
     RBX,
     RCX,
@@ -211,11 +210,10 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
         a.ret()
 
     a.place(verdict)
-    a.mov(EDX, shard.failure)
-    a.mov(ECX, Phase.NONE)
-    a.movzx(R8D, shard.peer_close)
-    a.xor(R9D, R9D)
-    log(a, SHARD_END, RBX)
+    a.movzx(EDX, shard.peer_close)
+    a.mov(ECX, shard.failure)
+    a.xor(R8D, R8D)
+    log(a, GATEWAY_CLOSED, RBX)
     a.inc(echo.verdicts)
     a.mov(echo.phase, EchoPhase.IDLE)
     a.call(tls_abort)

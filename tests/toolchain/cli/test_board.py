@@ -20,8 +20,8 @@ def sample(code):
         elif kind.render is Render.IP:
             texts.append(f"{key}=10.0.2.{n}")
             values[key] = f"10.0.2.{n}"
-        elif kind.names is not None:
-            name = list(kind.names)[-1].name.lower()
+        elif kind.texts:
+            name = kind.texts[-1][1]
             texts.append(f"{key}={name}")
             values[key] = name
         else:
@@ -34,10 +34,12 @@ def sample(code):
 def test_every_declared_line_is_understood(code):
     texts, values = sample(code)
     level = code.level.name.lower()
-    line = parse_line(f"t=1234 level={level} shard=5 code={code.name} {texts}")
+    said = ' text="two words"' if code.sentence else ""
+    line = parse_line(f"t=1234 level={level} shard=5 code={code.name} {texts}{said}")
     assert line is not None
     assert (line.t_ms, line.level, line.code, line.shard) == (1234, code.level, code, 5)
     assert line.values == values
+    assert line.text == ("two words" if code.sentence else "")
 
 
 @pytest.mark.parametrize(
@@ -46,9 +48,9 @@ def test_every_declared_line_is_understood(code):
         "",
         "SeaBIOS (version 1.16.2)",
         "t=1 level=info code=no.such",
-        "t=1 level=loud code=shard.ready",
-        "t=1 level=info shard=0 code=shard.ready attempt=1 resumed=0",
-        "t=x level=info shard=0 code=shard.retry reconnects=1 sequence=2",
+        "t=1 level=loud code=lifecycle.ready",
+        "t=1 level=info shard=0 code=lifecycle.ready attempt=1 mode=identify",
+        "t=x level=debug shard=0 code=shard.reset reconnects=1 sequence=2",
         "level=info code=lease.granted generation=1 left=2",
     ],
 )
@@ -78,10 +80,26 @@ BOOT = (
     "t=0 level=info code=boot.started pci=0x18 ram_kb=32256 regions=4 image_kb=60",
     "t=0 level=info code=boot.clock khz=2600000 spread_ppm=20 sources=3 unix=1700000000",
 )
-ATTEMPT = "t=200 level=info shard={} code=shard.attempt attempt=1 resume=0 address=10.0.2.2 port=80"
-READY = "t={} level=info shard={} code=shard.ready attempt=1 resumed=0 sequence=1 took=40"
+ATTEMPT = (
+    "t=200 level=debug shard={} code=lifecycle.attempt attempt=1 phase=startup mode=identify "
+    "address=10.0.2.2 port=80"
+)
+READY = (
+    "t={} level=info shard={} code=lifecycle.ready durationMs=40 attempt=1 mode=identify shards=2 "
+    'outageMs=0 gap=none known=0 sequence=1 text="Shard 0 is ready"'
+)
+EVIDENCE = (
+    "classification=network error=0x4020000 tcp=failed tls=idle stage=none known=3 "
+    'text="Shard 1 lost its connection."'
+)
 BACKOFF = (
-    "t=900 level=warn shard={} code=shard.backoff error=0x4020000 tcp=failed tls=idle delay_ms=5000"
+    "t=900 level=warn shard={} code=lifecycle.connectionLost attempt=1 delayMs=812 next=resume "
+    f"closeCode=0 reason=network {EVIDENCE}"
+)
+CLOSED = BACKOFF.replace("connectionLost", "retry").replace("closeCode=0", "closeCode=4009")
+ENDED = (
+    "t=1 level=error shard=1 code=lifecycle.connectionEnded attempt=1 stop=auth closeCode=4004 "
+    f"reason=closed {EVIDENCE}"
 )
 
 
@@ -112,7 +130,13 @@ def test_figures_are_those_of_the_first_time():
 @pytest.mark.parametrize(
     ("line", "state", "detail"),
     [
-        (BACKOFF.format(1), "BACKOFF", "error 0x04020000, waits 5000 ms"),
+        (BACKOFF.format(1), "BACKOFF", "network, resume in 812 ms"),
+        (CLOSED.format(1), "BACKOFF", "network 4009, resume in 812 ms"),
+        (
+            "t=1 level=info shard=1 code=gateway.hello interval_ms=1 resume=0 sequence=0",
+            "STARTING",
+            "hello",
+        ),
         (
             "t=1 level=info shard=1 code=shard.state state=starting phase=hello hold=none",
             "STARTING",
@@ -123,11 +147,7 @@ def test_figures_are_those_of_the_first_time():
             "ASSIGNED",
             "no_lease",
         ),
-        (
-            "t=1 level=error shard=1 code=shard.fatal error=0x8010000 tcp=closed tls=idle close=4004",
-            "FATAL",
-            "error 0x08010000",
-        ),
+        (ENDED, "FATAL", "auth: closed 4004"),
         (
             "t=1 level=warn shard=1 code=shard.held hold=lease_expired sequence=3",
             "ASSIGNED",
@@ -150,7 +170,7 @@ def test_reconnects_are_counted():
     board = fed(
         BACKOFF.format(0),
         BACKOFF.format(0),
-        "t=9 level=info shard=0 code=shard.retry reconnects=2 sequence=0",
+        "t=9 level=debug shard=0 code=shard.reset reconnects=2 sequence=0",
     )
     assert board.rows[0].reconnects == 2
 

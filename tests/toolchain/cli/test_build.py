@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from firmware.image import link_direct
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
+from firmware.layouts.policy import OnLimit, Policy
 from firmware.limits import BIOS_LIMIT_BYTES, IMAGE_LIMIT_BYTES
 from tests.system.roles import hang
 from toolchain.build import BuildError
@@ -44,6 +45,11 @@ router = "192.0.2.1"
 port = 4800
 [control]
 key_env = "MY_KEY"
+[startup]
+on_limit = "fatal"
+[backoff]
+policy = "schedule"
+schedule_ms = [0, 750]
 [log]
 level = "warn"
 serial = false
@@ -95,7 +101,12 @@ def test_the_configuration_reaches_the_page(folder):
         "max_concurrency": 4,
         "gateway_port": 8099,
         "diagnostics_port": 4800,
-        "log_level": 2,
+        "log_level": 3,
+        "policy": Policy.SCHEDULE,
+        "schedule_len": 2,
+        "on_limit": OnLimit.FATAL,
+        "startup_attempts": 3,
+        "min_delay_ms": 1_000,
         "dhcp": 0,
         "serial": 0,
         "static_ip": int.from_bytes(bytes([192, 0, 2, 10]), "little"),
@@ -104,6 +115,7 @@ def test_the_configuration_reaches_the_page(folder):
         "static_dns1": 0,
     }
     assert {key: page[key] for key in expected} == expected
+    assert [row["ms"] for row in page["schedule_ms"][:3]] == [0, 750, 0]
     for name, text in (("gateway_host", b"10.0.2.2"), ("gateway_path", b"/x?y=1")):
         assert page[name].rstrip(b"\0") == text
         assert page[f"{name}_len"] == len(text)

@@ -25,8 +25,15 @@ from toolchain.cli.runtime import RunnerError
 from toolchain.cli.view import render
 from toolchain.config import load_config
 
-READY = "t={} level=info shard={} code=shard.ready attempt=1 resumed=0 sequence=1 took=40"
-FATAL = "t=1 level=error shard=0 code=shard.fatal error=0x8010000 tcp=closed tls=idle close=4004"
+READY = (
+    "t={} level=info shard={} code=lifecycle.ready durationMs=40 attempt=1 mode=identify shards=2 "
+    'outageMs=0 gap=none known=0 sequence=1 text="Shard 0 is ready"'
+)
+FATAL = (
+    "t=1 level=error shard=0 code=lifecycle.connectionEnded attempt=1 stop=auth closeCode=4004 "
+    "reason=closed classification=AuthenticationError error=0x8010000 tcp=closed tls=idle "
+    'stage=none known=3 text="Shard 0 could not connect."'
+)
 NODE_STARTED = "t=1 level=info code=node.started total=2 start=0 count=2 lease_ms=0"
 STARTED = "t=0 level=info code=boot.started pci=0x18 ram_kb=32256 regions=4 image_kb=60"
 
@@ -169,7 +176,7 @@ def test_until_ready_gives_up_with_the_last_lines():
     with pytest.raises(RunError) as caught:
         asyncio.run(main())
     assert "1 of 2 shards are READY after 0.01 s. Last lines:" in str(caught.value)
-    assert "code=shard.ready" in str(caught.value)
+    assert "code=lifecycle.ready" in str(caught.value)
 
 
 def test_a_silent_machine_is_told_apart():
@@ -183,7 +190,7 @@ def test_a_fatal_shard_ends_the_wait_at_once():
         feed(runner, FATAL)
         await runner.until_ready(30)
 
-    with pytest.raises(RunError, match="shard 0 is FATAL: error 0x08010000"):
+    with pytest.raises(RunError, match="shard 0 is FATAL: auth: closed 4004"):
         asyncio.run(main())
 
 
@@ -212,11 +219,11 @@ def test_the_table_shows_steps_states_and_lines():
     assert "READY 1/3" in out.getvalue()
     assert "1 READY identified in 40 ms 1 0 7.00 s".split() in lines
     assert "2 ASSIGNED 0 0".split() in lines
-    assert "code=shard.ready" in out.getvalue()
+    assert "code=lifecycle.ready" in out.getvalue()
     # A small terminal shows the table, not the lines.
     small = io.StringIO()
     Console(file=small, width=120).print(render(runner, 11))
-    assert "code=shard.ready" not in small.getvalue()
+    assert "code=lifecycle.ready" not in small.getvalue()
     assert "READY 1/3" in small.getvalue()
 
 

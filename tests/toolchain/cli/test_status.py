@@ -7,7 +7,15 @@ from click.testing import CliRunner
 
 from firmware.errors import NIC_RING
 from firmware.layouts.gateway import GatewayState
-from firmware.layouts.shard import End, Hold, Phase, ShardFlag, ShardState
+from firmware.layouts.shard import (
+    Classification,
+    End,
+    Gap,
+    Hold,
+    Phase,
+    ShardFlag,
+    ShardState,
+)
 from firmware.layouts.status import AGE_UNKNOWN, StatusReply
 from firmware.layouts.stop import StopPhase
 from firmware.layouts.tcp import TcpState
@@ -77,7 +85,15 @@ FAILED = FakeShard(
             "connected_ms": 61_000,
             "http_status": 503,
             "next_step": 1,
+            "classification": Classification.NETWORK,
+            "attempt": 2,
+            "lost": 1,
         },
+        "flags": ShardFlag.ESTABLISHED,
+        "disconnected_at": 8_200_000,
+        "attempts": 2,
+        "gap": Gap.REPLAYED,
+        "gap_from": 12,
     },
     {"tcp_state": TcpState.CLOSED, "ack_age_ms": AGE_UNKNOWN, "frame_age_ms": AGE_UNKNOWN,
      "latency_ms": AGE_UNKNOWN},
@@ -136,11 +152,27 @@ def test_json_holds_every_diagnostics_field(node):
         "ack_age_ms": None,
         "frame_age_ms": None,
         "sequence": None,
+        "connection": "Recovering",
+        "recovery": {"phase": "recovery", "attempt": 2, "retry_delay_ms": 5000},
+        "recovering": True,
+        "outage_ms": 1800,
+        "gap": "replayed",
+        "gap_from": 12,
+        "profile": "discord",
     }
+    assert (shown["node"]["connection"], shown["node"]["latency_ms"]) == ("Recovering", None)
+    assert (ready["connection"], ready["recovery"], ready["gap"]) == ("Connected", None, "none")
+    assert held["connection"] == "Disconnected"
     assert {key: failed[key] for key in expected} == expected
     assert failed["last_failure"] == {
         "ago_ms": 1800,
         "end": "TCP_FAILED",
+        "reason": "network",
+        "classification": "network",
+        "stop": None,
+        "attempt": 2,
+        "lost": True,
+        "required_wait_ms": 0,
         "phase": "HELLO",
         "error": NIC_RING.code,
         "error_text": "nic.ring",
@@ -159,13 +191,17 @@ def test_tables_show_the_same_for_people(node):
     result = run("--port", str(node.port))
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert "node 10.0.2.15: shards 8 to 10 of 32, up 6.0 s, 77 turns" in result.stdout
+    assert "node 10.0.2.15 Recovering: shards 8 to 10 of 32, latency -, up 6.0 s" in result.stdout
     assert "lease ends in 2.5 s (grant 5)" in result.stdout
-    assert "8 READY 0 - none ESTABLISHED PASS_THROUGH 0 5 2.5 s".split() in lines
-    assert f"9 BACKOFF {2**63} 3.2 s nic.ring(7) CLOSED IDLE 4 5 2.5 s".split() in lines
-    assert "10 ASSIGNED NO_CLOCK 0 - none CLOSED IDLE 0 5 2.5 s".split() in lines
+    assert "8 READY 0 - - none none ESTABLISHED PASS_THROUGH 0 5 2.5 s".split() in lines
+    assert (
+        f"9 BACKOFF {2**63} 3.2 s 1.8 s replayed nic.ring(7) CLOSED IDLE 4 5 2.5 s".split() in lines
+    )
+    assert "10 ASSIGNED NO_CLOCK 0 - - none none CLOSED IDLE 0 5 2.5 s".split() in lines
     assert "8 OPEN READY 1.5 s 85 ms 3 ms 41 40 1 1 0".split() in lines
-    last = "9 1.8 s ago TCP_FAILED HELLO nic.ring FAILED FAILED 4009 503 17 61.0 s 5.0 s resume"
+    last = (
+        "9 1.8 s ago network network - HELLO nic.ring FAILED FAILED 4009 503 17 61.0 s 5.0 s resume"
+    )
     assert last.split() in lines
 
 

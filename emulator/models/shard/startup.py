@@ -1,0 +1,49 @@
+"""The group start of the node's shards."""
+
+from emulator.effects import World, model
+from emulator.models.log import log
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.policy import STARTUP
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
+
+
+@model
+def startup_begin(w: World, shard: int) -> None:
+    """The timeout, and 5 s for each further group on Discord, 1 s for each further shard on Fluxer."""
+    config, start, count = w.g(CONFIG), w.g(STARTUP), w.g(CORE).slots_used
+    if w.view(ShardContext, shard).profile == ProfileId.DISCORD:
+        spacing = (-(-count // config.max_concurrency) - 1) * 5_000
+    else:
+        spacing = (count - 1) * 1_000
+    start.budget_ms = min(config.startup_timeout_ms + spacing, 2**31 - 1)
+    start.deadline = w.g(CORE).now + start.budget_ms * w.g(CLOCK).tsc_cycles_per_ms
+    log(w, STARTUP_DEADLINE, None, start.budget_ms, count)
+
+
+@model
+def attempt_budget(w: World, shard: int) -> int:
+    """What is left of the startup; afterwards each attempt has its own budget."""
+    if w.view(ShardContext, shard).flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER):
+        budget = w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms
+        return (w.g(CORE).now + budget) % 2**64
+    return int(w.g(STARTUP).deadline)
+
+
+@model
+def startup_check(w: World) -> None:
+    """Once, when every active slot is READY."""
+    start, core = w.g(STARTUP), w.g(CORE)
+    if start.satisfied:
+        return
+    for n in range(core.slots_used):
+        slot = core.slots[n]
+        if not slot.flags & SLOT_ACTIVE:
+            continue
+        if w.view(ShardContext, slot.context).state != ShardState.READY:
+            return
+    start.satisfied = 1
+    began = start.deadline - start.budget_ms * w.g(CLOCK).tsc_cycles_per_ms
+    log(w, STARTUP_DONE, None, (core.now - began) % 2**64, core.slots_used)

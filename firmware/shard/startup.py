@@ -1,0 +1,148 @@
+"""The group start: one deadline for all shards of the node, and its end (seed B)."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.policy import SPACING_MS, STARTUP, Startup
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import ShardContext, ShardState
+from firmware.log import log, log_write
+from firmware.shard.backoff import RECOVERING
+from toolchain.asm import (
+    EAX,
+    ECX,
+    EDX,
+    NZ,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+BUDGET_MAX_MS = 0x7FFF_FFFF
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the first shard that may start")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.profile,
+        ConfigBlob.startup_timeout_ms,
+        ConfigBlob.max_concurrency,
+        CoreState.slots_used,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Startup.deadline, Startup.budget_ms],
+    calls=[log_write],
+    source="firmware/docs/lifecycle.md#startup",
+)
+def startup_begin(a: Asm, shard: ShardContext) -> None:
+    """Set the deadline of the group start: the timeout, and the spacing that Identifies need."""
+    config = CONFIG.it
+    # Groups that identify one after another: ceil(n / max_concurrency), on Fluxer each shard.
+    a.mov(EAX, core.slots_used)
+    a.mov(ECX, SPACING_MS[ProfileId.FLUXER])
+    a.cmp(shard.profile, ProfileId.DISCORD)
+    with a.if_(E):
+        a.mov(ECX, config.max_concurrency)
+        a.add(EAX, ECX)
+        a.dec(EAX)
+        a.xor(EDX, EDX)
+        a.div(ECX)
+        a.mov(ECX, SPACING_MS[ProfileId.DISCORD])
+    a.dec(EAX)
+    a.imul(RAX, RCX)
+    a.mov(ECX, config.startup_timeout_ms)
+    a.add(RAX, RCX)
+    a.mov(ECX, BUDGET_MAX_MS)
+    a.cmp(RAX, RCX)
+    a.cmov(A, RAX, RCX)
+    a.mov(STARTUP.it.budget_ms, EAX)
+    a.mov(EDX, EAX)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(RAX, core.now)
+    a.mov(STARTUP.it.deadline, RAX)
+    a.mov(ECX, core.slots_used)
+    log(a, STARTUP_DEADLINE)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that may dial")],
+    outputs=[Out(RAX, "TSC by which its attempt is given up")],
+    reads=[
+        ShardContext.flags,
+        ConfigBlob.attempt_timeout_ms,
+        Startup.deadline,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    source="firmware/docs/lifecycle.md#attempt-budget",
+)
+def attempt_budget(a: Asm, shard: ShardContext) -> None:
+    """Give an attempt its time: what is left of the startup, or the recovery's own budget."""
+    a.mov(RAX, STARTUP.it.deadline)
+    a.test(shard.flags, RECOVERING)
+    with a.if_(Z):
+        a.ret()
+    a.mov(EAX, CONFIG.it.attempt_timeout_ms)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(RAX, core.now)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        Startup.satisfied,
+        Startup.deadline,
+        Startup.budget_ms,
+        CoreState.slots_used,
+        CoreState.now,
+        Slot.flags,
+        Slot.context,
+        ShardContext.state,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Startup.satisfied],
+    calls=[log_write],
+    source="firmware/docs/lifecycle.md#startup",
+)
+def startup_check(a: Asm) -> None:
+    """Note the first moment when every local shard is READY."""
+    slot, out = Slot.at(RSI), a.label("out")
+    a.cmp(STARTUP.it.satisfied, 0)
+    a.jne(out)
+    a.lea(RSI, CORE.it.slots.address)
+    a.mov(ECX, core.slots_used)
+    with a.loop() as slots:
+        a.sub(ECX, 1)
+        a.leave(B, slots)
+        a.test(slot.flags, SLOT_ACTIVE)
+        with a.if_(NZ):
+            a.mov(EAX, slot.context)
+            a.cmp(ShardContext.at(RAX).state, ShardState.READY)
+            a.jne(out)
+        a.add(RSI, Slot.SIZE)
+        a.jmp(slots.top)
+    a.mov(STARTUP.it.satisfied, 1)
+    # The start lies the budget before the deadline.
+    a.mov(EDX, STARTUP.it.budget_ms)
+    a.imul(RDX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(RDX, core.now)
+    a.sub(RDX, STARTUP.it.deadline)
+    a.mov(ECX, core.slots_used)
+    log(a, STARTUP_DONE)
+    a.place(out)
+    a.ret()

@@ -1,0 +1,113 @@
+"""How long the peer wants us to wait before the next attempt; jitter never shortens it."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.drbg import drbg_u64
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.policy import (
+    FORBIDDEN_WAIT_MS,
+    INVALID_SPREAD_MS,
+    INVALID_WAIT_MS,
+    RATE_LIMIT_AGAIN_MS,
+    RATE_LIMIT_REPEAT_MS,
+    RATE_LIMIT_WAIT_MS,
+)
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, Evidence, FailureFlag, ShardContext
+from toolchain.asm import (
+    EAX,
+    ECX,
+    NE,
+    R12,
+    R12D,
+    RAX,
+    RBX,
+    RCX,
+    A,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+RATE_LIMITED = 4008
+_FORBIDDEN = (401, 403)
+
+
+def _at_least(a: Asm, milliseconds: int) -> None:
+    """R12D := the larger of itself and a number of milliseconds."""
+    a.mov(EAX, milliseconds)
+    a.cmp(EAX, R12D)
+    a.cmov(A, R12D, EAX)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard whose attempt failed")],
+    outputs=[Out(EAX, "milliseconds; 0 = the peer asked for nothing")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.failure,
+        ShardContext.failure_flags,
+        ShardContext.profile,
+        ShardContext.peer_close,
+        ShardContext.required_wait_ms,
+        ShardContext.rate_limited_at,
+        Evidence.http_status,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[ShardContext.rate_limited_at, Evidence.required_wait_ms],
+    calls=[drbg_u64],
+    saves=[R12],
+    source="firmware/docs/lifecycle.md#required-waits",
+)
+def required_wait(a: Asm, shard: ShardContext) -> None:
+    """Take the longest of what the failing layer noted and what the policy's table says."""
+    flags, now = shard.failure_flags, RAX
+    a.mov(R12D, shard.required_wait_ms)
+
+    # A lost session on Discord: 1 to 5 s, so that a fleet does not identify at once.
+    with a.block() as invalid:
+        a.cmp(shard.failure, End.INVALID_SESSION)
+        a.leave(NE, invalid)
+        a.test(flags, FailureFlag.RESET_SESSION)
+        a.leave(Z, invalid)
+        a.cmp(shard.profile, ProfileId.DISCORD)
+        a.leave(NE, invalid)
+        a.call(drbg_u64)
+        a.mov(EAX, EAX)
+        a.imul(RAX, RAX, INVALID_SPREAD_MS)
+        a.shr(RAX, 32)
+        a.add(EAX, INVALID_WAIT_MS)
+        a.cmp(EAX, R12D)
+        a.cmov(A, R12D, EAX)
+
+    a.movzx(ECX, shard.evidence.http_status)
+    for status in _FORBIDDEN:  # two statuses, unrolled
+        a.cmp(ECX, status)
+        with a.if_(E):
+            _at_least(a, FORBIDDEN_WAIT_MS)
+
+    with a.block() as waits:
+        a.test(flags, FailureFlag.WAIT)
+        a.leave(Z, waits)
+        _at_least(a, RATE_LIMIT_WAIT_MS)
+        a.cmp(shard.peer_close, RATE_LIMITED)
+        a.leave(NE, waits)
+        # A second rate limit within a minute costs half a minute.
+        a.mov(now, core.now)
+        a.mov(RCX, shard.rate_limited_at)
+        a.mov(shard.rate_limited_at, now)
+        a.test(RCX, RCX)
+        a.leave(Z, waits)
+        a.sub(now, RCX)
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RATE_LIMIT_REPEAT_MS)
+        a.cmp(now, RCX)
+        with a.if_(B):
+            _at_least(a, RATE_LIMIT_AGAIN_MS)
+
+    a.mov(EAX, R12D)
+    a.mov(shard.evidence.required_wait_ms, EAX)
+    a.ret()

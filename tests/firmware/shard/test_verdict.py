@@ -1,0 +1,170 @@
+"""Whether a shard tries again: health, anomalies in a row, attempts; and what kind of error it was."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmware.layouts.config import CONFIG
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import (
+    Classification,
+    End,
+    FailureFlag,
+    ShardContext,
+    ShardFlag,
+    Stop,
+)
+from firmware.shard.verdict import classify, judge_health, shard_verdict
+from tests.support.lab import Lab
+from tests.support.states import MS, NOW, policies, set_policy, shard_fields
+
+LAB = Lab(judge_health, shard_verdict, classify)
+
+
+def prepare(fields=None, evidence=None):
+    LAB.reset()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    for name, value in (fields or {}).items():
+        setattr(context, name, value)
+    for name, value in (evidence or {}).items():
+        setattr(context.evidence, name, value)
+    return shard, context
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    fields=shard_fields(),
+    policy=policies(),
+    ready_for=st.sampled_from([-1, 0, 1, 999, 1_000, 59_999, 60_000, 60_001]),
+)
+def test_judge_health_any_state_matches_model(fields, policy, ready_for):
+    shard, context = prepare(fields)
+    set_policy(LAB, policy, NOW)
+    context.connected_at = NOW - ready_for * MS if ready_for >= 0 else 0
+    LAB.call(judge_health, shard=shard)
+
+
+@pytest.mark.parametrize(("seconds", "step", "failures"), [(59, 4, 3), (60, 0, 1)])
+def test_judge_health_of_a_minute_starts_again(seconds, step, failures):
+    shard, context = prepare(
+        {
+            "connected_at": NOW - seconds * 1000 * MS,
+            "recovery_step": 4,
+            "protocol_failures": 2,
+            "failure": End.PROTOCOL,
+        }
+    )
+    LAB.call(judge_health, shard=shard)
+    assert (context.recovery_step, context.protocol_failures) == (step, failures)
+    assert context.evidence.protocol_failures == failures
+
+
+@pytest.mark.parametrize(
+    ("failure", "flags", "counted"),
+    [
+        (End.PROTOCOL, 0, 1),
+        (End.CLOSED, FailureFlag.ANOMALY, 1),
+        (End.CLOSED, 0, 0),
+        (End.NETWORK, 0, 0),
+    ],
+)
+def test_judge_health_counts_anomalies_alone(failure, flags, counted):
+    shard, context = prepare({"failure": failure, "failure_flags": flags})
+    LAB.call(judge_health, shard=shard)
+    assert context.protocol_failures == counted
+
+
+@settings(max_examples=200, deadline=None)
+@given(fields=shard_fields(), policy=policies())
+def test_shard_verdict_any_state_matches_model(fields, policy):
+    shard, _ = prepare(fields)
+    set_policy(LAB, policy, NOW)
+    LAB.call(shard_verdict, shard=shard)
+
+
+def verdict(**fields):
+    shard, _ = prepare(fields)
+    LAB.g(CONFIG).startup_attempts = 3
+    return LAB.call(shard_verdict, shard=shard).outputs["eax"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "code", "stop"),
+    [
+        (ProfileId.DISCORD, 4004, Stop.AUTH),
+        (ProfileId.DISCORD, 4010, Stop.CONFIG),
+        (ProfileId.DISCORD, 4011, Stop.RESHARD),
+        (ProfileId.DISCORD, 4012, Stop.CONFIG),
+        (ProfileId.DISCORD, 4013, Stop.CONFIG),
+        (ProfileId.DISCORD, 4014, Stop.CONFIG),
+        (ProfileId.FLUXER, 4001, Stop.REFUSED),
+        (ProfileId.FLUXER, 4004, Stop.AUTH),
+        (ProfileId.FLUXER, 4005, Stop.REFUSED),
+        (ProfileId.FLUXER, 4011, Stop.RESHARD),
+        (ProfileId.DISCORD, 4000, Stop.REFUSED),
+        (ProfileId.DISCORD, 1003, Stop.REFUSED),
+        (ProfileId.DISCORD, 4016, Stop.REFUSED),
+    ],
+)
+def test_shard_verdict_of_a_fatal_close_has_its_reason(profile, code, stop):
+    fields = {"failure": End.CLOSED, "failure_flags": FailureFlag.FATAL, "peer_close": code}
+    assert verdict(**fields, profile=profile) == stop
+
+
+def test_shard_verdict_of_a_fatal_anomaly_is_no_close():
+    fields = {"failure": End.PROTOCOL, "failure_flags": FailureFlag.FATAL, "peer_close": 4004}
+    assert verdict(**fields) == Stop.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("fields", "stop"),
+    [
+        ({"protocol_failures": 2}, Stop.NONE),
+        ({"protocol_failures": 3}, Stop.PROTOCOL_LIMIT),
+        ({"protocol_failures": 3, "flags": ShardFlag.ESTABLISHED}, Stop.PROTOCOL_LIMIT),
+        ({"attempts": 2}, Stop.NONE),
+        ({"attempts": 3}, Stop.STARTUP_ATTEMPTS),
+        ({"attempts": 9, "flags": ShardFlag.ESTABLISHED}, Stop.NONE),
+        ({"attempts": 9, "flags": ShardFlag.STARTUP_OVER}, Stop.NONE),
+    ],
+)
+def test_shard_verdict_limits(fields, stop):
+    assert verdict(**fields, failure=End.NETWORK) == stop
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    flags=st.sampled_from([0, *FailureFlag]),
+    end=st.sampled_from(End),
+    stop=st.sampled_from(Stop),
+    wait=st.sampled_from([0, 5_000]),
+)
+def test_classify_any_state_matches_model(flags, end, stop, wait):
+    shard, _ = prepare(
+        {"failure_flags": flags}, {"end": end, "stop": stop, "required_wait_ms": wait}
+    )
+    LAB.call(classify, shard=shard)
+
+
+@pytest.mark.parametrize(
+    ("end", "flags", "stop", "wait", "wanted"),
+    [
+        (End.CLOSED, 0, Stop.NONE, 0, Classification.CLOSED),
+        (End.CLOSED, FailureFlag.FATAL, Stop.AUTH, 0, Classification.AUTHENTICATION),
+        (End.CLOSED, FailureFlag.WAIT, Stop.NONE, 5_000, Classification.RATE_LIMIT),
+        (End.TIMEOUT, 0, Stop.NONE, 0, Classification.TIMEOUT),
+        (End.NETWORK, 0, Stop.STARTUP_DEADLINE, 0, Classification.TIMEOUT),
+        (End.NETWORK, 0, Stop.STARTUP_DEADLINE, 9_000, Classification.RATE_LIMIT),
+        (End.TCP_FAILED, 0, Stop.NONE, 0, Classification.NETWORK),
+        (End.HEARTBEAT_TIMEOUT, 0, Stop.NONE, 0, Classification.NETWORK),
+    ],
+)
+def test_classify_names_the_kind_of_error(end, flags, stop, wait, wanted):
+    shard, context = prepare(
+        {"failure_flags": flags}, {"end": end, "stop": stop, "required_wait_ms": wait}
+    )
+    LAB.call(classify, shard=shard)
+    assert context.evidence.classification == wanted
