@@ -6,10 +6,14 @@ together. No part ever holds a token, a session id or a payload.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from firmware.layouts.closes import MEANINGS
 from firmware.layouts.shard import Classification, End, Gap, NextStep, Phase, Stop, Then
 
-REASONS = {
+Texts = Mapping[int, str]
+
+REASONS: Texts = {
     End.NONE: "none",
     End.CLOSED: "closed",
     End.HEARTBEAT_TIMEOUT: "heartbeatTimeout",
@@ -27,7 +31,7 @@ REASONS = {
 }
 """`reason=` of a record: seed B's name of an end."""
 
-CLASSIFICATIONS = {
+CLASSIFICATIONS: Texts = {
     Classification.NONE: "none",
     Classification.NETWORK: "network",
     Classification.PROTOCOL: "protocol",
@@ -40,12 +44,12 @@ CLASSIFICATIONS = {
 }
 """`classification=` of a record: the connection error's kind, or the error's name."""
 
-NEXT = {NextStep.NONE: "none", NextStep.RESUME: "resume", NextStep.IDENTIFY: "identify"}
-MODES = {0: "identify", 1: "resume"}
-PHASES = {0: "startup", 1: "recovery"}
-LOST = {0: "could not connect", 1: "lost its connection"}
+NEXT: Texts = {NextStep.NONE: "none", NextStep.RESUME: "resume", NextStep.IDENTIFY: "identify"}
+MODES: Texts = {0: "identify", 1: "resume"}
+PHASES: Texts = {0: "startup", 1: "recovery"}
+LOST: Texts = {0: "could not connect", 1: "lost its connection"}
 
-HAPPENED = {
+HAPPENED: Texts = {
     End.CLOSED: "The gateway closed the connection with code",
     End.HEARTBEAT_TIMEOUT: "The gateway did not acknowledge a heartbeat in time",
     End.RECONNECT_REQUESTED: "The gateway asked for a reconnect",
@@ -60,7 +64,7 @@ HAPPENED = {
     End.DEFECT: "The node's own code failed",
     End.CONFIG: "The gateway refused the configuration",
 }
-STAGES = {
+STAGES: Texts = {
     Phase.NONE: "",
     Phase.RESOLVE: " while its address was sought",
     Phase.TCP: " while it was opened",
@@ -71,7 +75,7 @@ STAGES = {
     Phase.IDENT: " after Identify",
     Phase.REPLAY: " after Resume",
 }
-STATUSES = {
+STATUSES: Texts = {
     0: "",
     401: " (HTTP 401: not authorised)",
     403: " (HTTP 403: forbidden)",
@@ -82,17 +86,17 @@ STATUSES = {
     503: " (HTTP 503: unavailable)",
 }
 OTHER_STATUS = " with HTTP status "
-CLOSES = {0: ""} | {code: f" {code} ({meaning})" for code, meaning in MEANINGS.items()}
+CLOSES: Texts = {0: ""} | {code: f" {code} ({meaning})" for code, meaning in MEANINGS.items()}
 OTHER_CLOSE = " "
 
-COMES_NEXT = {
+COMES_NEXT: Texts = {
     Then.NOTHING: "It waits for a clock, now ",
     Then.RESUME: "It resumes its session in ",
     Then.IDENTIFY: "It starts a new session in ",
     Then.WAIT_RESUME: "It resumes its session after the wait that the gateway requires, ",
     Then.WAIT_IDENTIFY: "It starts a new session after the wait that the gateway requires, ",
 }
-ENDS = {
+ENDS: Texts = {
     Stop.NONE: "It tries again",
     Stop.REFUSED: "The node does not retry this failure",
     Stop.AUTH: "The node does not retry: check the token and build again",
@@ -106,8 +110,8 @@ ENDS = {
     Stop.SCHEDULE_ENDED: "The node stops retrying: the recovery schedule ended",
     Stop.DEFECT: "The node does not retry what failed by its own fault",
 }
-GAPS = {Gap.NONE: "none", Gap.REPLAYED: "replayed", Gap.POSSIBLE: "possible"}
-READY_TEXT = {
+GAPS: Texts = {Gap.NONE: "none", Gap.REPLAYED: "replayed", Gap.POSSIBLE: "possible"}
+READY_TEXT: Texts = {
     Gap.NONE: "is ready",
     Gap.REPLAYED: "resumed its session; what it missed was replayed",
     Gap.POSSIBLE: "is ready with a new session; events since the last one may be missing",

@@ -29,6 +29,7 @@ from toolchain.asm import (
     In,
     Out,
     Reg32,
+    Region,
     Z,
     mem32,
     routine,
@@ -36,6 +37,7 @@ from toolchain.asm import (
 
 RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
 """With one of these the recovery policy counts, before them the startup policy."""
+SCHEDULE = Region("schedule", "delays of the configuration, below schedule_len")
 
 
 @routine(
@@ -135,7 +137,7 @@ def full_jitter(a: Asm, least: Reg32, most: Reg32, step: Reg32) -> None:
         ShardContext.recovery_step,
         ConfigBlob.policy,
         ConfigBlob.schedule_len,
-        ConfigBlob.schedule_ms,
+        SCHEDULE,
         ConfigBlob.min_delay_ms,
         ConfigBlob.max_delay_ms,
     ],
@@ -154,7 +156,7 @@ def recovery_delay(a: Asm, shard: ShardContext) -> None:
         a.j(AE, ended)
         a.inc(shard.recovery_step)
         a.lea(RDX, config.schedule_ms.address)
-        a.mov(EAX, mem32(RDX, index=RCX, scale=4, ref=ConfigBlob.schedule_ms))
+        a.mov(EAX, mem32(RDX, index=RCX, scale=4, ref=SCHEDULE))
         a.xor(EDX, EDX)
         a.ret()
     # The step saturates where the ceiling does.

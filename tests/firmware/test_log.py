@@ -31,6 +31,7 @@ from firmware.layouts.shard import (
 from firmware.layouts.tcp import TcpState
 from firmware.log import log, log_drain, log_finish, log_setup, log_write
 from tests.support.lab import Lab
+from toolchain.asm import Asm
 
 HEAD = ShardContext.tcp.offset
 LAB = Lab(log_write, log_drain, log_finish, log_setup)
@@ -219,4 +220,4 @@ def test_log_of_a_shards_line_needs_the_shard():
     with pytest.raises(
         ValueError, match=r"log code lifecycle\.retry reads its shard; name the register"
     ):
-        log(None, by_name("lifecycle.retry"))
+        log(Asm("x"), by_name("lifecycle.retry"))

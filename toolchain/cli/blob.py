@@ -10,6 +10,7 @@ from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log import Level
 from firmware.layouts.policy import OnLimit, OnMalformed, Policy
+from firmware.layouts.profile import ProfileId
 from toolchain.layout.pack import pack
 
 if TYPE_CHECKING:

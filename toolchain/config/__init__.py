@@ -7,9 +7,14 @@ key of the control channel are read from environment variables or files, and not
 
 from toolchain.config.endpoint import Endpoint
 from toolchain.config.load import NodeConfig, load_config
+from toolchain.config.policy import (
+    BackoffConfig,
+    DispatchConfig,
+    PlanConfig,
+    StartupConfig,
+)
 from toolchain.config.problems import ConfigError, Problem
 from toolchain.config.schema import (
-    BackoffConfig,
     BotConfig,
     ControlConfig,
     DiagnosticsConfig,
@@ -27,6 +32,7 @@ __all__ = [
     "ConfigError",
     "ControlConfig",
     "DiagnosticsConfig",
+    "DispatchConfig",
     "Endpoint",
     "GatewayConfig",
     "IdentifyConfig",
@@ -34,7 +40,9 @@ __all__ = [
     "LogConfig",
     "NetworkConfig",
     "NodeConfig",
+    "PlanConfig",
     "Problem",
     "ShardsConfig",
+    "StartupConfig",
     "load_config",
 ]

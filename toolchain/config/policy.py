@@ -1,6 +1,6 @@
 """The sections of `node.toml` that say how a shard starts, recovers and gives up (seed B)."""
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,6 @@ from toolchain.config.section import Section
 MAX_MS = 2_147_483_647
 MAX_SCHEDULE = 16
 DelayMs = Annotated[int, Field(ge=0, le=MAX_MS)]
-
-
-_Ordered = TypeVar("_Ordered", "StartupConfig", "BackoffConfig")
 
 
 class PlanConfig(Section):
@@ -45,7 +42,8 @@ class StartupConfig(Section):
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
-        return _check_order(self)
+        _check_order(self)
+        return self
 
 
 class BackoffConfig(Section):
@@ -90,7 +88,8 @@ class BackoffConfig(Section):
                 'the policy is not "schedule". Write policy = "schedule", or leave this key out',
                 "schedule_ms",
             )
-        return _check_order(self)
+        _check_order(self)
+        return self
 
 
 class DispatchConfig(Section):
@@ -102,12 +101,11 @@ class DispatchConfig(Section):
     )
 
 
-def _check_order(section: _Ordered) -> _Ordered:
-    """Return a section whose largest delay is not below its smallest."""
+def _check_order(section: StartupConfig | BackoffConfig) -> None:
+    """Refuse a largest delay below the smallest."""
     if section.max_delay_ms < section.min_delay_ms:
         raise refuse(
             f"{section.max_delay_ms} is less than min_delay_ms, {section.min_delay_ms}. Write at "
             "least that",
             "max_delay_ms",
         )
-    return section

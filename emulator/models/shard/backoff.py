@@ -35,7 +35,7 @@ def schedule_backoff_jittered(w: World, shard: int) -> None:
 def full_jitter(w: World, least: int, most: int, step: int) -> int:
     """Uniform in [0, min(most, least * 2 ** step)); a step counts up to 31."""
     ceiling = min(most, least * 2 ** min(step, 31))
-    return drbg_u64(w) % 2**32 * ceiling >> 32
+    return int(drbg_u64(w) % 2**32 * ceiling >> 32)
 
 
 @model

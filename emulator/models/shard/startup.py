@@ -28,7 +28,7 @@ def attempt_budget(w: World, shard: int) -> int:
     """What is left of the startup; afterwards each attempt has its own budget."""
     if w.view(ShardContext, shard).flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER):
         budget = w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms
-        return (w.g(CORE).now + budget) % 2**64
+        return int((w.g(CORE).now + budget) % 2**64)
     return int(w.g(STARTUP).deadline)
 
 
