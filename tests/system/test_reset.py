@@ -35,6 +35,7 @@ def test_after_a_reset_every_session_is_resumed_and_nothing_is_lost(tmp_path):
 def test_three_crashes_hold_the_node(tmp_path):
     async def run():
         async with running(tmp_path) as site:
+            told = 0
             for n in range(3):
                 await site.settled()
                 told = len(site.node.lines)

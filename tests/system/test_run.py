@@ -163,6 +163,7 @@ def test_a_running_node_is_asked_leased_and_ended(environ):
         assert sent.returncode == 0, sent.stderr
         assert json.loads(sent.stdout)["sent"]
         # The gateway answers a request for members with a dispatch, to that shard alone.
+        got: list[int] = []
         for _ in range(40):
             rows = json.loads(cli("status", "--json").stdout)["shards"]
             got = [row["dispatches"] - n for row, n in zip(rows, before, strict=True)]

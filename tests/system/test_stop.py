@@ -22,7 +22,7 @@ WATCHDOG_S = 10
 
 def test_shardfw_stop_ends_the_node_and_its_runner(environ):
     with Running("--shards", "4", "--direct") as run:
-        run.wait("code=shard.ready", count=4)
+        run.wait("code=lifecycle.ready", count=4)
         stopped = cli("stop", "--json")
         assert stopped.returncode == 0, stopped.stderr
         report = json.loads(stopped.stdout)

@@ -33,7 +33,7 @@ def full(rig_of, facts):
 
 def times(rig, name, since_ms):
     """When the gateway saw an event of that name, by shard, since a time."""
-    found = {}
+    found: dict[int, list[int]] = {}
     for event in rig.gateway.events:
         if event.name == name and event.at_ms >= since_ms:
             found.setdefault(event.shard, []).append(event.at_ms)
