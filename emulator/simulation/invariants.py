@@ -27,6 +27,7 @@ from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
 from firmware.layouts.policy import DEFAULTS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
+from firmware.limits import SHARDS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,9 @@ LONGEST_WAITS_MS = {
     "attempt_deadline": 30_000, "phase_deadline": 20_000, "close_deadline": 5_000,
 }  # fmt: skip
 """The bounds of decision 21 and of a graceful close."""
+STARTUP_LONGEST_MS = 30_000 + (SHARDS_MAX - 1) * IDENTIFY_SPACING_MS
+"""Before the first READY an attempt has what is left of the group start, spacing included."""
+RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
 _FREE_PHASES = (Phase.PERMIT,)
 """Phases that wait without spending the budget of the attempt."""
 
@@ -185,6 +189,8 @@ def _overdue(old: ShardRow, new: ShardRow, turn: Turn) -> str:
         if value <= turn.now and not (name == "reconnect_deadline" and fresh):
             return f"{name} was due at {value}, the turn began at {turn.now}"
         longest = LONGEST_WAITS_MS.get(name, NEVER)
+        if name == "attempt_deadline" and not new.flags & RECOVERING:
+            longest = STARTUP_LONGEST_MS
         if name == "hb_next":
             longest = new.gateway_heartbeat_interval_ms
         if value - turn.now > longest * CYCLES_PER_MS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,7 @@ _SECTIONS = (
     SectionPlan(".bss", align=PAGE, writable=True),
 )
 _RDRAND = 1 << 30
+_PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
 def link_node(init: Routine, step: Routine) -> Image:
@@ -325,5 +327,5 @@ def _cpuid(leaf: int, _subleaf: int) -> tuple[int, int, int, int]:
 
 
 def parse_line(line: str) -> dict[str, str]:
-    """Split a log line into its keys; a word without `=` is a key without a value."""
-    return {key: value for key, _, value in (word.partition("=") for word in line.split())}
+    """Split a log line into its keys; a quoted text is one value."""
+    return {key: value.strip('"') for key, value in _PAIR.findall(line)}

@@ -45,7 +45,6 @@ class NodeFacts:
         log_level: 0 writes every line.
         mac: address of the card.
         ack: the DHCPACK that the boot ROM kept, from its op byte on; empty when there is none.
-        profile: service of the gateway.
         policy: how delays are chosen.
         on_limit: what the end of the startup budget means.
         schedule_ms: delays of the policy SCHEDULE.
@@ -71,7 +70,6 @@ class NodeFacts:
     log_level: int = 0
     mac: bytes = MAC
     ack: bytes = b""
-    profile: ProfileId = ProfileId.DISCORD
     policy: Policy = Policy.JITTERED
     on_limit: OnLimit = OnLimit.RETRY
     schedule_ms: tuple[int, ...] = ()
@@ -107,7 +105,6 @@ class NodeFacts:
                 "log_level": self.log_level,
                 "dhcp": 1,
                 "serial": 1,
-                "profile": self.profile,
                 **DEFAULTS,
                 "policy": self.policy,
                 "on_limit": self.on_limit,

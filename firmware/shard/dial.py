@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.errors import Layer, site
 from firmware.failure import shard_fail
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, LEASE, NETWORK, Clock, CoreState, Lease, Network, core
 from firmware.layouts.policy import STARTUP, OnLimit, Startup

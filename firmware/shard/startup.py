@@ -4,9 +4,9 @@ from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
-from firmware.layouts.policy import SPACING_MS, STARTUP, Startup
+from firmware.layouts.policy import SPACING_MS, STARTUP, OnLimit, Startup
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import ShardContext, ShardState
+from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.log import log, log_write
 from firmware.shard.backoff import RECOVERING
 from toolchain.asm import (
@@ -25,7 +25,6 @@ from toolchain.asm import (
     E,
     In,
     Out,
-    Z,
     routine,
 )
 
@@ -84,18 +83,29 @@ def startup_begin(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.flags,
         ConfigBlob.attempt_timeout_ms,
+        ConfigBlob.on_limit,
         Startup.deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
+    writes=[ShardContext.flags],
     source="firmware/docs/lifecycle.md#attempt-budget",
 )
 def attempt_budget(a: Asm, shard: ShardContext) -> None:
     """Give an attempt its time: what is left of the startup, or the recovery's own budget."""
-    a.mov(RAX, STARTUP.it.deadline)
+    recovery = a.label("recovery")
     a.test(shard.flags, RECOVERING)
-    with a.if_(Z):
+    a.j(NZ, recovery)
+    a.mov(RAX, STARTUP.it.deadline)
+    a.cmp(RAX, core.now)
+    with a.if_(A):
         a.ret()
+    # A shard that something else held so long starts late through no fault of its own.
+    a.cmp(CONFIG.it.on_limit, OnLimit.FATAL)
+    with a.if_(E):
+        a.ret()
+    a.or_(shard.flags, ShardFlag.STARTUP_OVER)
+    a.place(recovery)
     a.mov(EAX, CONFIG.it.attempt_timeout_ms)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
     a.add(RAX, core.now)

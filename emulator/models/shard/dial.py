@@ -13,6 +13,7 @@ from emulator.models.shard.startup import attempt_budget, startup_begin
 from emulator.models.tcp.connect import tcp_connect
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
+from firmware.layouts.config import CONFIG
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.policy import STARTUP, OnLimit

@@ -3,9 +3,9 @@
 from emulator.effects import World, model
 from emulator.models.log import log
 from firmware.layouts.config import CONFIG
-from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
+from firmware.layouts.log import STARTUP, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
-from firmware.layouts.policy import STARTUP
+from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 
@@ -25,11 +25,13 @@ def startup_begin(w: World, shard: int) -> None:
 
 @model
 def attempt_budget(w: World, shard: int) -> int:
-    """What is left of the startup; afterwards each attempt has its own budget."""
-    if w.view(ShardContext, shard).flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER):
-        budget = w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms
-        return int((w.g(CORE).now + budget) % 2**64)
-    return int(w.g(STARTUP).deadline)
+    """What is left of the startup; afterwards, or when it was held so long, a budget of its own."""
+    context, start, now = w.view(ShardContext, shard), w.g(STARTUP), w.g(CORE).now
+    if not context.flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER):
+        if start.deadline > now or w.g(CONFIG).on_limit == OnLimit.FATAL:
+            return int(start.deadline)
+        context.flags = context.flags | ShardFlag.STARTUP_OVER
+    return int((now + w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
 
 
 @model

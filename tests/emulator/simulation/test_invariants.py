@@ -45,7 +45,7 @@ def row(state: int = S.ASSIGNED, **fields: Any) -> ShardRow:
         "disconnected_at": NOW if state == S.BACKOFF else 0,
         "reconnect_deadline": NOW + BACKOFF_NS if state == S.BACKOFF else 0,
         "reconnects": 1 if state == S.BACKOFF else 0,
-        "evidence": {"failed_at": NOW if state == S.BACKOFF else 0},
+        "evidence": {"failed_at": NOW, "delay_ms": 5000} if state == S.BACKOFF else {},
     }
     context = bytearray(pack(ShardContext, plain))
     session = pack(Session, {"session_id": b"abc", "session_id_len": 3})
@@ -123,9 +123,11 @@ def test_every_rule_has_a_breach_above():
         {"evidence_failed_at": NOW - 1},
         {"reconnect_deadline": NOW + BACKOFF_NS - 1},
         {"reconnects": 0},
+        {"evidence_delay_ms": 4_999},
+        {"evidence_required_wait_ms": 5_001},
     ],
 )
-def test_a_backoff_is_dated_counted_and_five_seconds_long(change):
+def test_a_backoff_is_dated_counted_and_as_long_as_it_says(change):
     assert broken(row(S.READY), row(S.BACKOFF)) == set()
     assert "backoff" in broken(row(S.READY), row(S.BACKOFF, **change))
 
@@ -207,3 +209,17 @@ def test_an_expired_lease_allows_held_and_fatal_shards_only():
     assert broken(row(S.FATAL), row(S.FATAL), turn) == set()
     talking = replace(held, tcp_state=TcpState.ESTABLISHED)
     assert broken(held, talking, turn) == {"expired lease"}
+
+
+def test_a_backoff_longer_than_the_policy_needs_a_required_wait():
+    long = {"evidence_delay_ms": 30_001, "reconnect_deadline": NOW + 30_001 * CYCLES_PER_MS}
+    assert "backoff" in broken(row(S.READY), row(S.BACKOFF, **long))
+    asked = row(S.BACKOFF, **long, evidence_required_wait_ms=30_001)
+    assert broken(row(S.READY), asked) == set()
+
+
+def test_the_first_attempt_has_what_the_group_start_leaves():
+    late = row(S.STARTING, attempt_deadline=NOW + 45_000 * CYCLES_PER_MS)
+    assert broken(late, late) == set()
+    recovering = replace(late, flags=ShardFlag.ESTABLISHED)
+    assert broken(recovering, recovering) == {"no wait is overdue or too long"}

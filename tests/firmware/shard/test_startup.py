@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.policy import STARTUP
+from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.shard.startup import attempt_budget, startup_begin, startup_check
@@ -83,6 +83,21 @@ def test_attempt_budget_is_the_startups_rest_or_its_own(flags, wanted):
     shard = LAB.shard()
     LAB.view(ShardContext, shard).flags = flags
     assert LAB.call(attempt_budget, shard=shard).outputs["rax"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("on_limit", "wanted", "flags"),
+    [
+        (OnLimit.RETRY, NOW + 30_000 * MS, ShardFlag.STARTUP_OVER),
+        (OnLimit.FATAL, NOW, 0),
+    ],
+)
+def test_attempt_budget_of_a_shard_that_was_held_past_the_startup(on_limit, wanted, flags):
+    prepare()
+    LAB.g(STARTUP).deadline, LAB.g(CONFIG).on_limit = NOW, on_limit
+    shard = LAB.shard()
+    assert LAB.call(attempt_budget, shard=shard).outputs["rax"] == wanted
+    assert LAB.view(ShardContext, shard).flags == flags
 
 
 @pytest.mark.parametrize(
