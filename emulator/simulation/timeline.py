@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.node import parse_line
 from emulator.simulation.packet import (
     ETHERTYPE_ARP,
     ETHERTYPE_IPV4,
@@ -81,12 +82,13 @@ class Timeline:
         if node is not self._node:
             self._node, self._seen = node, 0
         for line in lines[self._seen :]:
-            words = dict(word.partition("=")[::2] for word in line.split())
+            words = parse_line(line)
             shard = int(words.pop("shard")) if "shard" in words else None
             level, code = words.pop("level", ""), words.pop("code", "")
             words.pop("t", None)
+            said = words.pop("text", "")
             rest = " ".join(f"{key}={value}" for key, value in words.items())
-            self._add("node", shard, f"{level} {code} {rest}".rstrip())
+            self._add("node", shard, " ".join(filter(None, (level, code, rest, said))))
         self._seen = len(lines)
 
     def _take_gateway(self, event: GatewayEvent) -> None:

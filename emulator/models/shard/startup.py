@@ -3,7 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.log import log
 from firmware.layouts.config import CONFIG
-from firmware.layouts.log import STARTUP, STARTUP_DONE
+from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.profile import ProfileId

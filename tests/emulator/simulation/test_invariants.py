@@ -149,10 +149,11 @@ def test_the_node_must_want_to_run_at_the_earliest_deadline():
 @pytest.mark.parametrize(("name", "most"), sorted(LONGEST_WAITS_MS.items()))
 def test_a_wait_may_be_as_long_as_its_bound_and_no_longer(name, most):
     state = S.BACKOFF if name == "close_deadline" else S.STARTING
-    longest = row(state, **{name: NOW + most * CYCLES_PER_MS})
+    after = {"flags": ShardFlag.ESTABLISHED}
+    longest = row(state, **after, **{name: NOW + most * CYCLES_PER_MS})
     late = replace(TURN, deadline=NOW)
     assert broken(longest, longest, late) == set()
-    longer = row(state, **{name: NOW + most * CYCLES_PER_MS + 1})
+    longer = row(state, **after, **{name: NOW + most * CYCLES_PER_MS + 1})
     assert broken(longer, longer, late) == {"no wait is overdue or too long"}
 
 

@@ -85,7 +85,7 @@ def test_a_replay_shows_what_everybody_did(short):
     assert {line[1] for line in words} == {"node", "gateway", "fault", "plan"}
     assert ["4.000000", "plan", "gateway-close", "1", "4009"] in words
     assert any(line[1:4] == ["gateway", "1", "close"] for line in words)
-    assert any(line[1:5] == ["node", "1", "warn", "shard.end"] for line in words)
+    assert any(line[1:5] == ["node", "1", "warn", "lifecycle.connectionLost"] for line in words)
     assert (
         run("--seed", "3", "--replay", "--plan", "drop p=0.1; at 4s gateway-close 1 4009").stdout
         == result.stdout
