@@ -245,16 +245,16 @@ def test_a_rate_limit_of_the_server_is_obeyed_across_connections(sender):
 @pytest.mark.parametrize("loss", ["close", "abort", "reconnect"])
 def test_a_shard_without_its_connection_takes_nothing(sender, loss):
     core = sender.core
-    core.refuse_upgrades(503, times=1000)
     act = {"close": lambda: core.kick(0, 4000), "abort": lambda: core.abort(0)}
     act.get(loss, lambda: core.reconnect(0))()
     sender.rig.gateway.flush()
     rig = sender.rig
     rig.world.run_until(lambda: rig.states[0] != ShardState.READY, within_ns=10**10)
+    rig.segment.set_faults("drop match=tcp")  # no new connection for a while
     for _ in range(5):
         assert sender.send(3) == (R.SEND_NOT_READY, 0)
         rig.run(1)
-    core.upgrade_refusals.clear()
+    rig.segment.set_faults("")
     rig.until_ready(60)
     assert sender.send(3) == DONE
     rig.run(0.5)
