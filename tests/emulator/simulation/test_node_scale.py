@@ -6,13 +6,20 @@ from itertools import pairwise
 
 import pytest
 
+from emulator.simulation.clock import NS_PER_MS
+from emulator.simulation.node import TSC_AT_ZERO
 from firmware.layouts.memory import MEMORY, TABLE_PAGES
 from firmware.layouts.node import CORE
 from firmware.layouts.permit import IDENTIFY_SPACING_MS
+from firmware.layouts.policy import DEFAULTS
 from firmware.limits import MMIO_BYTES, PAGE, SHARDS_MAX
 
 KEYS = 16
 OUTAGE_S = 40
+WINDOW_MS = DEFAULTS["min_delay_ms"]
+"""The jitter of the first try after a loss."""
+RESUMED_AFTER_MS = 3_000
+"""From the end of a delay to RESUMED, when many dial together and a SYN is lost."""
 RESUMES_WITHIN_MS = 20_000
 """A SYN that was lost is sent again, a name asked for again; nothing else holds a Resume back."""
 
@@ -71,7 +78,7 @@ def test_after_a_link_flap_resumes_are_unpaced_and_identifies_keep_the_gate(full
     for shard in forgotten:
         for session in list(roster.of_shard(shard)):
             roster.drop(session)
-    back_ms = full.world.now_ns // 1_000_000
+    back_ms = full.world.now_ns // NS_PER_MS
     link.set_link(up=True)
     full.until_ready(180)
 
@@ -83,6 +90,35 @@ def test_after_a_link_flap_resumes_are_unpaced_and_identifies_keep_the_gate(full
     for key in range(KEYS):
         moments = sorted(t for s, ts in identified.items() if s % KEYS == key for t in ts)
         assert all(b - a >= IDENTIFY_SPACING_MS for a, b in pairwise(moments))
+    assert full.stats.identify_gate_refusals == 0
+
+
+def test_a_storm_of_256_reconnects_spreads_over_the_jitter_window(full):
+    """All connections are reset at once; whoever sees it dials when its own chance says."""
+    full.run(70)  # health starts the step again
+    full.gateway.core.restart(keep_sessions=True)
+    full.gateway.flush()
+    begun_ms = full.world.now_ns // NS_PER_MS
+    full.run(0.05)
+    seen = [row for row in full.invariants.rows if row.reconnects]
+    # More resets at once than the card has buffers; the others are found by the next heartbeat.
+    assert len(seen) >= SHARDS_MAX // 2
+    assert {row.evidence_failed_at // NS_PER_MS for row in seen} <= set(
+        range(begun_ms + TSC_AT_ZERO // NS_PER_MS, begun_ms + TSC_AT_ZERO // NS_PER_MS + 50)
+    )
+    full.until_ready(30)
+    rows, resumed = full.invariants.rows, times(full, "resumed", begun_ms)
+    assert [row.reconnects for row in rows] == [1] * SHARDS_MAX
+    assert resumed.keys() == set(range(SHARDS_MAX))
+
+    delays = [row.evidence_delay_ms for row in rows]
+    tenths = [sum(delay * 10 // WINDOW_MS == n for delay in delays) for n in range(10)]
+    # 256 delays over ten tenths: 26 in each, give or take five standard deviations.
+    assert sum(tenths) == SHARDS_MAX
+    assert all(2 <= tenth <= 50 for tenth in tenths), tenths
+    for row in rows:
+        due_ms = (row.evidence_failed_at - TSC_AT_ZERO) // NS_PER_MS + row.evidence_delay_ms
+        assert 0 <= resumed[row.shard_id][0] - due_ms < RESUMED_AFTER_MS
     assert full.stats.identify_gate_refusals == 0
 
 
