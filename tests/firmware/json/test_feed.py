@@ -414,3 +414,10 @@ def test_json_feed_documents_in_any_two_parts(cut, vocabulary):
 
 def test_json_feed_a_document_key_that_is_no_utf8_is_only_unknown():
     assert kept(document(Vocabulary.WELL_KNOWN, b'{"' + b"\xff" * 24 + b'":1}')) == {}
+
+
+def test_json_feed_a_document_key_counts_to_its_last_letter():
+    nested = b'"session_start_limit":{"max_concurrency_x":1,"max_conc":2,"reset_aftex":3}'
+    parser = document(Vocabulary.GATEWAY_BOT, b'{"session_start_limix":4,' + nested + b"}")
+    assert kept(parser) == {}
+    assert parser.kind(DocumentField.NESTED) == JsonKind.OBJECT
