@@ -70,6 +70,8 @@ LONGEST_WAITS_MS = {
     "attempt_deadline": 30_000, "phase_deadline": 20_000, "close_deadline": 5_000,
 }  # fmt: skip
 """The bounds of decision 21 and of a graceful close."""
+HEALTHY_MS = 60_000
+"""How long a connection is READY before failures count from zero again (seed B)."""
 STARTUP_LONGEST_MS = 30_000 + (SHARDS_MAX - 1) * IDENTIFY_SPACING_MS
 """Before the first READY an attempt has what is left of the group start, spacing included."""
 RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
@@ -232,6 +234,14 @@ def _resume(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
     return "a Resume without a valid session" if asked and not new.resumable else ""
 
 
+def _step(old: ShardRow, new: ShardRow, turn: Turn) -> str:
+    """The step of the backoff grows, and only a connection that stayed READY for long clears it."""
+    longest = turn.now - old.connected_at if old.connected_at else 0
+    if new.recovery_step >= old.recovery_step or longest >= HEALTHY_MS * CYCLES_PER_MS:
+        return ""
+    return f"went from {old.recovery_step} to {new.recovery_step} without a minute of health"
+
+
 def _reset(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
     """A reset keeps the session, or what is left of one that cannot be resumed."""
     if old.state != S.BACKOFF or new.state != S.STARTING:
@@ -277,6 +287,7 @@ SHARD_RULES: dict[str, ShardRule] = {
     "nothing of the last connection": _left_over,
     "fields of the state": _state_fields,
     "resume needs a session": _resume,
+    "step of the backoff": _step,
     "reset keeps the session": _reset,
     "resume host": _resume_host,
     "sequence within a session": _sequence,

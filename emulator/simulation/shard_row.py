@@ -15,6 +15,7 @@ _HEAD = (
     "session_ptr", "shard_id", "shard_total", "tx_base", "ring_base", "attempt_deadline",
     "phase_deadline", "close_deadline", "connected_at", "disconnected_at", "attempts",
     "hb_misses", "resumes", "identifies", "last_error", "failure", "dispatches",
+    "recovery_step",
 )  # fmt: skip
 _EVIDENCE = (
     "error", "tcp_state", "tls_state", "end", "phase", "close_code", "delay_ms", "failed_at",
@@ -63,6 +64,7 @@ class ShardRow:
     last_error: int
     failure: int
     dispatches: int
+    recovery_step: int
     evidence_error: int
     evidence_tcp_state: int
     evidence_tls_state: int

@@ -89,6 +89,7 @@ CASES = {
     ),
     "fields of the state": (GOOD, replace(GOOD, connected_at=0)),
     "resume needs a session": (row(S.STARTING), row(S.STARTING, phase=Phase.REPLAY)),
+    "step of the backoff": (replace(GOOD, recovery_step=3), replace(GOOD, recovery_step=2)),
     "reset keeps the session": (
         row(S.BACKOFF, flags=ShardFlag.SEQ_VALID, session_valid=1),
         row(S.STARTING),
@@ -172,6 +173,15 @@ def test_the_next_heartbeat_is_at_most_one_interval_away():
     assert broken(ready, ready) == set()
     late = replace(ready, gateway_hb_next=NOW + interval + 1)
     assert broken(ready, late) == {"no wait is overdue or too long"}
+
+
+def test_a_minute_of_health_clears_the_step_and_less_does_not():
+    minute = 60_000 * CYCLES_PER_MS
+    turn = replace(TURN, now=NOW + minute, deadline=NOW + minute)
+    healthy = row(S.READY, connected_at=NOW, recovery_step=3)
+    assert "step of the backoff" not in broken(healthy, replace(healthy, recovery_step=1), turn)
+    short = replace(healthy, connected_at=NOW + 1)
+    assert "step of the backoff" in broken(short, replace(short, recovery_step=1), turn)
 
 
 def test_a_reset_keeps_sequence_and_session_id():
