@@ -185,6 +185,13 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
     """Say whether the session goes on or is new, and which events may be missing."""
     a.cmp(awaited, GatewayState.WAIT_RESUMED)
     with a.if_(E):
+        # The lifecycle clears the flag after this, when the shard becomes READY.
+        a.test(shard.flags, ShardFlag.RESTORED)
+        with a.if_(NZ):
+            a.mov(EDX, Notice.RESTORED)
+            a.mov(ECX, shard.sequence)
+            a.xor(R8D, R8D)
+            a.call(events_notice)
         a.mov(EDX, Notice.RESUMED)
         a.mov(ECX, shard.sequence)
         a.xor(R8D, R8D)

@@ -73,6 +73,8 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
     """After RESUMED nothing is missing; a second READY leaves a gap whose end nobody knows."""
     context = w.view(ShardContext, shard)
     if awaited == GatewayState.WAIT_RESUMED:
+        if context.flags & ShardFlag.RESTORED:
+            events_notice(w, shard, Notice.RESTORED, context.sequence, 0)
         events_notice(w, shard, Notice.RESUMED, context.sequence, 0)
         if context.profile == ProfileId.FLUXER:
             events_notice(w, shard, Notice.THREADS_STALE, context.sequence, 0)

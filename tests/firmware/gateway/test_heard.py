@@ -152,6 +152,17 @@ def test_a_resume_is_told_in_its_place_and_nothing_is_missing(c):
     assert c.gateway.seq_lower == 1
 
 
+def test_a_resume_of_a_saved_session_says_so_first(c):
+    c.resuming(41)
+    c.shard.flags = c.shard.flags & ~ShardFlag.ESTABLISHED | ShardFlag.RESTORED
+    c.dispatch("RESUMED", 43)
+    assert [(kind, values) for kind, values, _ in c.heard()[1:]] == [
+        (Notice.RESTORED, (43, 0)),
+        (Notice.RESUMED, (43, 0)),
+        (Notice.GAP, (0, 0)),
+    ]
+
+
 def test_on_fluxer_a_resume_leaves_threads_stale(c):
     c.shard.profile = ProfileId.FLUXER
     c.resuming(41)
