@@ -334,12 +334,20 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
         In(EDX, int, "Hold: why it waits"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.state, ShardContext.sequence, ShardContext.flags],
+    reads=[
+        ShardContext.state,
+        ShardContext.sequence,
+        ShardContext.flags,
+        Evidence.lost,
+        CoreState.now,
+    ],
     writes=[
         ShardContext.state,
         ShardContext.hold,
         ShardContext.phase,
         ShardContext.failure,
+        ShardContext.disconnected_at,
+        ShardContext.gap_from,
         EventStream.open,
     ],
     calls=[
@@ -373,6 +381,13 @@ def shard_hold(a: Asm, shard: ShardContext, hold: Reg32) -> None:
         # session in memory stays for a later grant.
         a.call(tls_abort)
         a.mov(shard.events.open, 0)  # whoever has half an event is not told: nothing leaves
+        # The outage begins here, and what is known of its gap, as after any other loss.
+        a.cmp(shard.evidence.lost, 0)
+        with a.if_(NE):
+            a.mov(RAX, core.now)
+            a.mov(shard.disconnected_at, RAX)
+            a.mov(EAX, shard.sequence)
+            a.mov(shard.gap_from, EAX)
         a.mov(R14D, shard.sequence)
         a.mov(R15D, shard.flags)
         a.call(wipe_transport)

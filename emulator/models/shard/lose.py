@@ -149,6 +149,8 @@ def shard_hold(w: World, shard: int, hold: int) -> None:
         log_write(w, shard, SHARD_HELD, hold, context.sequence, 0, 0)
         tls_abort(w, shard)
         context.events.open = 0
+        if context.evidence.lost:
+            context.disconnected_at, context.gap_from = w.g(CORE).now, context.sequence
         sequence, flags = context.sequence, context.flags
         wipe_transport(w, shard)
         restore_resume_state(w, shard, sequence, flags)

@@ -224,3 +224,4 @@ def test_shard_hold_keeps_a_resumable_session():
     assert context.sequence == 12
     assert context.flags & ShardFlag.SEQ_VALID
     assert context.evidence.end == End.LEASE_EXPIRED
+    assert (context.disconnected_at, context.gap_from) == (LAB.g(CORE).now, 12)
