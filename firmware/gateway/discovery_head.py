@@ -31,7 +31,7 @@ from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import RESPONSE, RESPONSE_MAX
 from firmware.log import log, log_write
 from firmware.tls.transport import tls_consume, tls_readable
-from firmware.websocket.fields import http_line, http_same, known_name, same_as
+from firmware.websocket.fields import RETRY_AFTER, http_line, http_same, known_name, same_as
 from firmware.websocket.http import http_find_end, http_number, http_status
 from toolchain.asm import (
     AX,
@@ -70,7 +70,7 @@ from toolchain.asm import (
 
 D = DISCOVERY.it
 LENGTH, CODING = known_name(b"content-length"), known_name(b"transfer-encoding")
-LOCATION, RETRY_AFTER = known_name(b"location"), known_name(b"retry-after")
+LOCATION = known_name(b"location")
 CHUNKED = known_name(b"chunked")
 SWITCHING, TOO_MANY, SERVER_ERROR = 101, 429, 500
 

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
+from firmware.gateway.pace import gateway_ms_until
 from firmware.layouts.discovery import DISCOVERY, SPACING_MS, Discovery, DiscoveryState
 from firmware.layouts.log import DISCOVERY_REFUSED, DISCOVERY_WAIT
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
@@ -10,8 +11,10 @@ from firmware.layouts.websocket import WebSocketContext
 from firmware.log import log, log_write
 from toolchain.asm import (
     AX,
+    EAX,
     ECX,
     EDX,
+    NE,
     R8,
     R8D,
     R9,
@@ -29,22 +32,38 @@ from toolchain.asm import (
 )
 
 D = DISCOVERY.it
+TOO_MANY = 429
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard that needs the answer")],
     clobbers=[RAX, RCX, RDX, R8, R9],
-    reads=[Discovery.status, Discovery.state, Discovery.error],
-    writes=[WebSocketContext.http_status],
-    calls=[shard_fail],
+    reads=[
+        Discovery.status,
+        Discovery.state,
+        Discovery.error,
+        Discovery.retry_after_ms,
+        Discovery.not_before,
+    ],
+    writes=[WebSocketContext.http_status, ShardContext.required_wait_ms],
+    calls=[gateway_ms_until, shard_fail],
     source="firmware/docs/gateway.md#discovery-verdicts",
 )
 def discovery_share(a: Asm, shard: ShardContext) -> None:
     """Let the verdict on the last question be this shard's failure."""
     a.mov(AX, D.status)
     a.mov(shard.websocket.http_status, AX)
+    # What is left of the wait that was asked for holds for each shard.
+    a.cmp(D.retry_after_ms, 0)
+    with a.if_(NE):
+        a.mov(RAX, D.not_before)
+        a.call(gateway_ms_until)
+        a.mov(shard.required_wait_ms, EAX)
     a.mov(EDX, End.NETWORK)
     a.xor(ECX, ECX)
+    a.cmp(D.status, TOO_MANY)
+    with a.if_(E):
+        a.mov(ECX, FailureFlag.WAIT)
     a.cmp(D.state, DiscoveryState.REFUSED)
     with a.if_(E):
         a.mov(ECX, FailureFlag.FATAL)

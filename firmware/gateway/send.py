@@ -5,6 +5,7 @@ from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import GatewayContext, GatewayFlag
 from firmware.layouts.node import CoreState, core
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import FIN_BIT, FRAME_OUT, Opcode
 from firmware.websocket.send import ws_begin, ws_finish
@@ -13,6 +14,7 @@ from toolchain.asm import (
     EAX,
     ECX,
     EDI,
+    NE,
     NZ,
     R12,
     R12D,
@@ -22,6 +24,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     C,
+    E,
     In,
     Mem8,
     Mem32,
@@ -37,12 +40,15 @@ BEAT = constant("gateway_beat_text", b'{"op":1,"d":', "before the sequence")
 NULL = constant("payload_null", b"null", "no sequence yet")
 IDENTIFY = constant("gateway_identify_text", b'{"op":2,"d":{"token":"', "before the token")
 INTENTS = constant("payload_intents", b'","intents":', "before the intents")
+TOKEN_END = constant("payload_token_end", b'"', "after the token of a service without intents")
 PROPERTIES = constant(
     "payload_properties",
-    b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"},"shard":[',
-    "before the shard's number",
+    b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"}',
+    "after the intents",
 )
-SHARD_END = constant("payload_shard_end", b"]}}", "after the shard pair")
+PAIR = constant("payload_pair", b',"shard":[', "before the shard's number")
+PAIR_END = constant("payload_pair_end", b"]", "after the shard pair")
+IDENTIFY_END = constant("gateway_identify_end", b"}}", "after the fields of Identify")
 RESUME = constant("gateway_resume_text", b'{"op":6,"d":{"token":"', "before the token")
 SESSION = constant("payload_session", b'","session_id":"', "before the session id")
 SEQUENCE = constant("payload_sequence", b'","seq":', "before the sequence")
@@ -162,27 +168,37 @@ def gateway_byte() -> Mem8[int]:
     reads=[
         ShardContext.shard_id,
         ShardContext.shard_total,
+        ShardContext.profile,
         ConfigBlob.token_len,
         ConfigBlob.intents,
+        ConfigBlob.identify_shards,
     ],
     writes=[GatewayContext.outbound],
     calls=[put_decimal, gateway_send],
     source="firmware/docs/gateway.md#identify",
 )
 def gateway_identify(a: Asm, shard: ShardContext) -> None:
-    """Send op 2: token, intents, properties, shard pair; no compression."""
+    """Send op 2: token, intents where they exist, properties, shard pair; no compression."""
     config = CONFIG.it
     a.lea(RDI, shard.gateway.outbound.address)
     _put(a, IDENTIFY)
     _put_bytes(a, config.token.address, config.token_len)
-    _put(a, INTENTS)
-    _put_number(a, config.intents)
+    a.cmp(shard.profile, ProfileId.DISCORD)
+    with a.if_(E):
+        _put(a, INTENTS)
+        _put_number(a, config.intents)
+    with a.else_():
+        _put(a, TOKEN_END)
     _put(a, PROPERTIES)
-    _put_number(a, shard.shard_id)
-    a.mov(gateway_byte(), ord(","))
-    a.inc(RDI)
-    _put_number(a, shard.shard_total)
-    _put(a, SHARD_END)
+    a.cmp(config.identify_shards, 0)
+    with a.if_(NE):
+        _put(a, PAIR)
+        _put_number(a, shard.shard_id)
+        a.mov(gateway_byte(), ord(","))
+        a.inc(RDI)
+        _put_number(a, shard.shard_total)
+        _put(a, PAIR_END)
+    _put(a, IDENTIFY_END)
     _send_written(a, shard)
     a.ret()
 

@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.url import CHARS, ID_CHAR, URL, url_authority
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import (
     READY_SESSION,
     READY_SHARD,
@@ -127,6 +128,7 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
         ShardContext.shard_id,
         ShardContext.shard_total,
         ShardContext.flags,
+        ConfigBlob.identify_shards,
         JsonParser.kinds,
         JsonParser.values,
         JsonParser.session_id,
@@ -152,10 +154,14 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
 def gateway_ready(a: Asm, shard: ShardContext) -> None:
     """Store the session that READY describes, after checking that it is ours."""
     gateway, session = shard.gateway, Session.at(R12)
-    bad_session, bad_shard, fail = map(a.label, ("bad_session", "bad_shard", "fail"))
+    bad_session, bad_shard, named, fail = map(
+        a.label, ("bad_session", "bad_shard", "named", "fail")
+    )
     size, chars = ECX, RDX
 
-    # The shard pair was sent with Identify, so the answer has to name it (case E15).
+    # A shard pair that was sent with Identify has to be named in the answer (case E15).
+    a.cmp(CONFIG.it.identify_shards, 0)
+    a.je(named)
     a.cmp(kind(shard, JsonField.SHARD_ID), JsonKind.INTEGER)
     a.jne(bad_shard)
     a.cmp(kind(shard, JsonField.SHARD_TOTAL), JsonKind.INTEGER)
@@ -168,6 +174,7 @@ def gateway_ready(a: Asm, shard: ShardContext) -> None:
     a.mov(EAX, value(shard, JsonField.SHARD_TOTAL))
     a.cmp(EAX, shard.shard_total)
     a.jne(bad_shard)
+    a.place(named)
 
     # The id goes back into a JSON text as it is, so it must need no escapes.
     a.cmp(kind(shard, JsonField.SESSION_ID), JsonKind.STRING)

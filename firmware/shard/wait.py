@@ -28,12 +28,15 @@ from toolchain.asm import (
     E,
     In,
     Out,
+    Region,
     Z,
+    mem8,
     routine,
 )
 
 RATE_LIMITED = 4008
 _FORBIDDEN = (401, 403)
+COMPUTED = Region("nothing", "LEA only computes")
 
 
 def _at_least(a: Asm, milliseconds: int) -> None:
@@ -84,7 +87,12 @@ def required_wait(a: Asm, shard: ShardContext) -> None:
         a.cmp(EAX, R12D)
         a.cmov(A, R12D, EAX)
 
+    # 4xx: asking again at once can only make it worse (case E32).
     a.movzx(ECX, shard.evidence.http_status)
+    a.lea(EAX, mem8(RCX, -400, ref=COMPUTED))
+    a.cmp(EAX, 100)
+    with a.if_(B):
+        _at_least(a, RATE_LIMIT_WAIT_MS)
     for status in _FORBIDDEN:  # two statuses, unrolled
         a.cmp(ECX, status)
         with a.if_(E):

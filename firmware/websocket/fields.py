@@ -79,7 +79,7 @@ EXTENSIONS, PROTOCOL = (
     known_name(b"sec-websocket-extensions"),
     known_name(b"sec-websocket-protocol"),
 )
-WEBSOCKET = known_name(b"websocket")
+WEBSOCKET, RETRY_AFTER = known_name(b"websocket"), known_name(b"retry-after")
 
 
 @routine(

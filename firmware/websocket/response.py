@@ -1,6 +1,8 @@
 """The upgrade response: read when its head has arrived whole (RFC 6455 4.1)."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.clock import SECOND_MS
+from firmware.layouts.discovery import RETRY_AFTER_MAX_S
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.websocket import (
     FIELD_MISSING,
@@ -15,14 +17,15 @@ from firmware.layouts.websocket import (
     WsState,
 )
 from firmware.websocket.fail import fail_with, ws_fail
-from firmware.websocket.fields import http_line, ws_take_field
-from firmware.websocket.http import http_find_end, http_status
+from firmware.websocket.fields import RETRY_AFTER, http_line, http_same, same_as, ws_take_field
+from firmware.websocket.http import http_find_end, http_number, http_status
 from toolchain.asm import (
     AX,
     EAX,
     ECX,
     EDX,
     NC,
+    R8,
     R8D,
     R9D,
     R12,
@@ -35,6 +38,7 @@ from toolchain.asm import (
     RDI,
     RDX,
     RSI,
+    A,
     Asm,
     C,
     E,
@@ -47,7 +51,49 @@ from toolchain.asm import (
     routine,
 )
 
-SWITCHING = 101
+SWITCHING, TOO_MANY_REQUESTS = 101, 429
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "a shard whose upgrade is refused"),
+        In(RSI, int, "the first header line"),
+        In(RDX, int, "the empty line that ends the head"),
+    ],
+    clobbers=CALLER_SAVED,
+    writes=[ShardContext.required_wait_ms],
+    calls=[http_line, http_same, http_number],
+    saves=[R12, R13],
+    source="RFC 9110 10.2.3",
+)
+def ws_retry_after(a: Asm, shard: ShardContext, line: Reg64, last: Reg64) -> None:
+    """Take the seconds of Retry-After; a date, or a line that is none, means nothing here."""
+    out = a.label("out")
+    a.mov(R13, last)
+    with a.loop() as lines:
+        a.cmp(RSI, R13)
+        a.je(out)
+        a.mov(R12, RSI)
+        a.call(http_line)
+        a.j(C, out)
+        a.xchg(RSI, R12)  # the name is at RSI, the next line waits in R12
+        a.mov(R8, RDX)
+        a.mov(R9D, ECX)
+        a.mov(ECX, EAX)
+        same_as(a, RETRY_AFTER)
+        a.mov(RSI, R12)
+        a.again(NC, lines)
+    a.mov(RSI, R8)
+    a.mov(ECX, R9D)
+    a.call(http_number)
+    a.j(C, out)
+    a.mov(ECX, RETRY_AFTER_MAX_S)
+    a.cmp(EAX, ECX)
+    a.cmov(A, EAX, ECX)
+    a.imul(EAX, EAX, SECOND_MS)
+    a.mov(shard.required_wait_ms, EAX)
+    a.place(out)
+    a.ret()
 
 
 @routine(
@@ -58,13 +104,13 @@ SWITCHING = 101
     ],
     outputs=[Out(ECX, "bytes of the head; 0 = not whole yet, or failed")],
     clobbers=CALLER_SAVED,
-    reads=[WebSocketContext.scanned, WebSocketContext.seen],
+    reads=[WebSocketContext.scanned, WebSocketContext.seen, WebSocketContext.http_status],
     writes=[
         WebSocketContext.scanned,
         WebSocketContext.http_status,
         WebSocketContext.state,
     ],
-    calls=[http_find_end, http_status, http_line, ws_take_field, ws_fail],
+    calls=[http_find_end, http_status, http_line, ws_take_field, ws_retry_after, ws_fail],
     saves=[R12, R13, R14],
     source="RFC 6455 4.1; RFC 9112 4",
 )
@@ -130,14 +176,15 @@ def ws_response(a: Asm, shard: ShardContext, head: Reg64, length: Reg32) -> None
 
     a.place(refused)
     a.mov(ws.http_status, AX)
+    a.mov(RDX, last)
+    a.call(ws_retry_after)
+    a.movzx(EAX, ws.http_status)
     a.lea(R9D, mem32(RAX, UPGRADE_REFUSED.code, ref=RESPONSE))
     a.mov(EDX, End.NETWORK)
-    # 4xx: asking again at once can only make it worse (case E32).
     a.xor(ECX, ECX)
-    a.sub(EAX, 400)
-    a.cmp(EAX, 100)
-    a.sbb(ECX, ECX)
-    a.and_(ECX, FailureFlag.WAIT)
+    a.cmp(EAX, TOO_MANY_REQUESTS)
+    with a.if_(E):
+        a.mov(ECX, FailureFlag.WAIT)
     a.xor(R8D, R8D)
     a.call(ws_fail)
     a.jmp(none)

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.failure import shard_fail
+from emulator.models.gateway.pace import gateway_ms_until
 from emulator.models.log import log
 from firmware.layouts.discovery import DISCOVERY, SPACING_MS, DiscoveryState
 from firmware.layouts.log import DISCOVERY_REFUSED, DISCOVERY_WAIT
@@ -11,11 +12,15 @@ from firmware.layouts.shard import End, FailureFlag, ShardContext
 
 @model
 def discovery_share(w: World, shard: int) -> None:
-    """The network failed this shard; fatally when nobody will ask again."""
-    found = w.g(DISCOVERY)
-    w.view(ShardContext, shard).websocket.http_status = found.status
-    final = found.state == DiscoveryState.REFUSED
-    shard_fail(w, shard, End.NETWORK, FailureFlag.FATAL if final else 0, 0, found.error)
+    """The network failed this shard; what is left of a wait is its own; fatal when nobody asks again."""
+    found, context = w.g(DISCOVERY), w.view(ShardContext, shard)
+    context.websocket.http_status = found.status
+    if found.retry_after_ms:
+        context.required_wait_ms = gateway_ms_until(w, found.not_before)
+    flags = FailureFlag.WAIT if found.status == 429 else 0
+    if found.state == DiscoveryState.REFUSED:
+        flags = FailureFlag.FATAL
+    shard_fail(w, shard, End.NETWORK, flags, 0, found.error)
 
 
 @model

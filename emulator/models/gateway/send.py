@@ -6,6 +6,7 @@ from emulator.models.websocket.send import ws_begin, ws_finish
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
 
@@ -58,19 +59,15 @@ def _token(w: World) -> bytes:
 
 @model
 def gateway_identify(w: World, shard: int) -> int:
-    """Op 2 with token, intents, properties and the shard pair."""
-    context = w.view(ShardContext, shard)
-    return _compose(
-        w,
-        shard,
-        b'{"op":2,"d":{"token":"' + _token(w) + b'","intents":',
-        w.g(CONFIG).intents,
-        b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"},"shard":[',
-        context.shard_id,
-        b",",
-        context.shard_total,
-        b"]}}",
-    )
+    """Op 2 with token, intents (not on fluxer), properties, and the shard pair unless turned off."""
+    context, config = w.view(ShardContext, shard), w.g(CONFIG)
+    parts: list[bytes | int] = [b'{"op":2,"d":{"token":"' + _token(w) + b'"']
+    if context.profile == ProfileId.DISCORD:
+        parts += [b',"intents":', config.intents]
+    parts.append(b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"}')
+    if config.identify_shards:
+        parts += [b',"shard":[', context.shard_id, b",", context.shard_total, b"]"]
+    return _compose(w, shard, *parts, b"}}")
 
 
 @model

@@ -6,6 +6,7 @@ from emulator.effects import View, World, model
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.url import url_authority
 from emulator.models.log import log
+from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import READY_SESSION, READY_SHARD, GatewayState, UrlFault
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_URL
@@ -69,7 +70,8 @@ def gateway_ready(w: World, shard: int) -> None:
         for f in (JsonField.SHARD_ID, JsonField.SHARD_TOTAL)
     ]
     more = kind(context, JsonField.SHARD_MORE) != JsonKind.ABSENT
-    if more or pair != [context.shard_id, context.shard_total]:
+    wrong = more or pair != [context.shard_id, context.shard_total]
+    if wrong and w.g(CONFIG).identify_shards:
         gateway_violate(w, shard, READY_SHARD.code)
         return
     length = value(context, JsonField.SESSION_ID)

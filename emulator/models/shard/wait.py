@@ -15,6 +15,8 @@ def required_wait(w: World, shard: int) -> int:
     lost = context.failure == End.INVALID_SESSION and flags & FailureFlag.RESET_SESSION
     if lost and context.profile == ProfileId.DISCORD:
         waits.append(1000 + (drbg_u64(w) % 2**32 * 4000 >> 32))
+    if 400 <= context.evidence.http_status < 500:
+        waits.append(5_000)
     if context.evidence.http_status in (401, 403):
         waits.append(60_000)
     if flags & FailureFlag.WAIT:

@@ -2,8 +2,8 @@
 
 from emulator.effects import World, model
 from emulator.models.websocket.fail import violate, ws_fail
-from emulator.models.websocket.fields import http_line, ws_take_field
-from emulator.models.websocket.http import http_find_end, http_status
+from emulator.models.websocket.fields import http_line, http_same, ws_take_field
+from emulator.models.websocket.http import http_find_end, http_number, http_status
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.websocket import (
     FIELD_MISSING,
@@ -15,6 +15,21 @@ from firmware.layouts.websocket import (
     ResponseHeader,
     WsState,
 )
+
+
+@model
+def ws_retry_after(w: World, shard: int, line: int, last: int) -> None:
+    """The first Retry-After in seconds, at most a day; the first bad line ends the search."""
+    while line != last:
+        bad, following, name, value, size = http_line(w, line)
+        if bad or following is None or name is None or value is None or size is None:
+            return
+        if http_same(w, line, name, w.address("http_retry_after"), 11):
+            wrong, seconds = http_number(w, value, size)
+            if not wrong and seconds is not None:
+                w.view(ShardContext, shard).required_wait_ms = min(seconds, 86_400) * 1000
+            return
+        line = following
 
 
 @model
@@ -33,7 +48,8 @@ def ws_response(w: World, shard: int, head: int, length: int) -> int:
         return 0
     if number != 101:
         ws.http_status = number
-        flags = FailureFlag.WAIT if 400 <= number < 500 else 0
+        ws_retry_after(w, shard, line, head + end + 2)
+        flags = FailureFlag.WAIT if number == 429 else 0
         ws_fail(w, shard, End.NETWORK, flags, 0, UPGRADE_REFUSED.code | number)
         return 0
     while line != head + end + 2:

@@ -124,7 +124,9 @@ class Question:
         assert self.found.state == DiscoveryState.IDLE
         assert (self.error, self.found.owner) == (error, 0)
         assert (self.found.failed_at, self.found.not_before) == (NOW, NOW + wait_ms * MS)
-        self._check_failure(0)
+        self._check_failure(FailureFlag.WAIT if self.found.status == 429 else 0)
+        asked = self.found.retry_after_ms != 0
+        assert self.shard.required_wait_ms == (wait_ms if asked else 0)
 
     def _check_failure(self, flags):
         shard = self.shard

@@ -5,6 +5,7 @@ import pytest
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
+from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayState, UrlFault
 from firmware.layouts.log import LOG, Level
 from firmware.layouts.profile import ProfileId
@@ -62,6 +63,24 @@ class TestHello:
             }
         ]
         assert c.gateway.state == GatewayState.WAIT_READY
+
+    def test_identify_without_shards_sends_no_pair_and_expects_none(self):
+        c = client()
+        LAB.g(CONFIG).identify_shards = 0
+        c.hello()
+        (sent,) = c.sent()
+        assert "shard" not in sent["d"]
+        c.dispatch("READY", 1, ready_data(shard=...))
+        assert c.gateway.state == GatewayState.READY
+        assert c.shard.failure == End.NONE
+
+    def test_identify_on_fluxer_has_no_intents(self):
+        c = client()
+        c.shard.profile = ProfileId.FLUXER
+        c.hello()
+        (sent,) = c.sent()
+        assert sorted(sent["d"]) == ["properties", "shard", "token"]
+        assert sent["d"]["token"] == TOKEN.decode()
 
     def test_resume_says_token_session_and_sequence(self):
         c = client()

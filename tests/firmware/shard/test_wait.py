@@ -50,7 +50,10 @@ def test_required_wait_any_state_matches_model(fields, status):
         ({"http_status": 401}, 60_000),
         ({"http_status": 403, "required_wait_ms": 90_000}, 90_000),
         ({"failure_flags": FailureFlag.WAIT, "peer_close": 1013}, 5_000),
-        ({"failure_flags": FailureFlag.WAIT, "http_status": 404}, 5_000),
+        ({"http_status": 404}, 5_000),
+        ({"http_status": 399}, 0),
+        ({"http_status": 500}, 0),
+        ({"failure_flags": FailureFlag.WAIT, "http_status": 429, "required_wait_ms": 9_000}, 9_000),
         ({"failure_flags": FailureFlag.WAIT, "peer_close": 4008}, 5_000),
         (
             {

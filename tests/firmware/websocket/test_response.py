@@ -141,7 +141,7 @@ def test_ws_response_refused_upgrade_keeps_the_status(status):
     assert shard.websocket.http_status == status
     assert shard.last_error == UPGRADE_REFUSED.code | status
     assert shard.failure == End.NETWORK
-    assert shard.failure_flags == (FailureFlag.WAIT if 400 <= status < 500 else 0)
+    assert shard.failure_flags == (FailureFlag.WAIT if status == 429 else 0)
 
 
 @pytest.mark.parametrize("length", [8191, 8192, 9000])
@@ -167,3 +167,30 @@ def test_ws_response_longest_head_fits():
 )
 def test_ws_response_damaged_heads_match_the_model(at, what, drop):
     respond(GOOD[:at] + what + GOOD[at + drop :], follows=b"\r\n\r\n")
+
+
+def refusal(status, *fields):
+    head = f"HTTP/1.1 {status} No\r\n" + "".join(f"{field}\r\n" for field in fields) + "\r\n"
+    return respond(head.encode())[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "wait_ms"),
+    [
+        ((), 0),
+        (("Retry-After: 30",), 30_000),
+        (("Server: x", "RETRY-AFTER:  7  ", "Retry-After: 9"), 7_000),
+        (("Retry-After: 999999999999",), 86_400_000),
+        (("Retry-After: Wed, 21 Oct 2026 07:28:00 GMT",), 0),
+        (("Retry-After: 1.5",), 0),
+        (("Retry-After:",), 0),
+        (("Retry-Afte: 5", "Retry-Aftes: 5"), 0),
+        (("no colon", "Retry-After: 30"), 0),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_ws_response_refusal_with_retry_after_notes_the_wait(status, fields, wait_ms):
+    shard = refusal(status, *fields)
+    assert shard.required_wait_ms == wait_ms
+    assert shard.failure_flags == (FailureFlag.WAIT if status == 429 else 0)
+    assert (shard.failure, shard.websocket.http_status) == (End.NETWORK, status)
