@@ -215,7 +215,12 @@ def test_shard_hold_any_state_matches_model(fields, layers, session, hold):
 
 def test_shard_hold_keeps_a_resumable_session():
     shard, context = prepare(
-        {"state": ShardState.READY, "flags": ShardFlag.SEQ_VALID, "sequence": 12},
+        {
+            "state": ShardState.READY,
+            "flags": ShardFlag.SEQ_VALID,
+            "sequence": 12,
+            "connected_at": 5,
+        },
         {"tcp": TcpState.ESTABLISHED},
         {"valid": 1, "session_id_len": 32},
     )
