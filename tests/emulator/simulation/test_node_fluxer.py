@@ -86,7 +86,7 @@ def test_op_9_ends_the_session_and_the_shard_identifies_anew(fluxer):
 
 
 def test_a_resume_after_the_minute_is_answered_with_op_9_and_an_identify(fluxer):
-    rig = fluxer(shards=1, session_ttl_ms=2_000)
+    rig = fluxer(shards=1, session_ttl_ms=1)
     rig.until_ready(10)
     act(rig, lambda core: core.abort(0))
     rig.run(30)
