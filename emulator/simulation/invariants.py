@@ -20,6 +20,7 @@ from emulator.simulation.shard_row import (
     ShardRow,
     read_row,
 )
+from firmware.layouts import machine
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
@@ -40,15 +41,13 @@ if TYPE_CHECKING:
 
 S = ShardState
 _ETHERNET = 14
+_AT_ONCE = {S.ASSIGNED: frozenset((S.BACKOFF, S.FATAL))}
+"""An attempt that is refused at once begins and ends in one turn."""
 TRANSITIONS: dict[int, frozenset[int]] = {
-    S.ASSIGNED: frozenset((S.STARTING, S.BACKOFF, S.FATAL)),
-    S.STARTING: frozenset((S.READY, S.BACKOFF, S.FATAL, S.ASSIGNED)),
-    S.READY: frozenset((S.BACKOFF, S.FATAL, S.ASSIGNED)),
-    S.BACKOFF: frozenset((S.STARTING, S.ASSIGNED)),
-    S.FATAL: frozenset(),
+    state: after | _AT_ONCE.get(state, frozenset())
+    for state, after in machine.changes(without=("T24",)).items()
 }
-"""What one turn may do to a state (firmware/docs/lifecycle.md). An attempt that is refused at once,
-by a name known to have no address, begins and ends in one turn."""
+"""What one turn may do to a state while the plan stays as it is."""
 _FIXED = ("slot", "shard_id", "shard_total", "tx_base", "ring_base", "session_ptr")
 _GROWING = ("attempts", "hb_misses", "resumes", "identifies", "dispatches", "reconnects")
 _READERS: dict[tuple[str, ...], Callable[[ShardRow], object]] = {

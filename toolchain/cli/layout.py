@@ -62,6 +62,13 @@ def _as_json(struct: type[Struct], *, nested: bool) -> dict[str, object]:
     }
 
 
+def _machine() -> str:
+    """Return the lifecycle as the documentation shows it."""
+    from firmware.layouts import machine  # noqa: PLC0415 - --help needs no firmware
+
+    return f"```mermaid\n{machine.diagram()}```\n\n{machine.table()}\n{machine.invariants()}"
+
+
 def _include() -> str:
     """Return the include file with the names of the lifecycle notes."""
     from firmware.layouts.nasm import ALIASES, EQUS  # noqa: PLC0415
@@ -80,6 +87,7 @@ def _include() -> str:
 Examples:
   shardfw layout                                     all structs with their sizes
   shardfw layout ShardContext --nested               one struct, inner fields too
+  shardfw layout --machine                           the lifecycle: diagram, transitions, invariants
   shardfw layout --format nasm > shardfw.inc         the include file for hand-written NASM
   shardfw layout ShardContext --format nasm          one struct as ShardContext.field equ ..."""
 )
@@ -93,8 +101,9 @@ Examples:
     help="A table to read, or a NASM include file.",
 )
 @click.option("--nested", is_flag=True, help="Show the fields of structs inside the struct too.")
+@click.option("--machine", is_flag=True, help="Show the lifecycle's table instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: struct, size, fields.")
-def command(struct: str | None, *, form: str, nested: bool, as_json: bool) -> None:
+def command(struct: str | None, *, form: str, nested: bool, machine: bool, as_json: bool) -> None:
     """Show how a STRUCT lies in memory; without one, list all.
 
     Exit codes: 0 done, 1 no such struct, 2 wrong usage.
@@ -103,6 +112,11 @@ def command(struct: str | None, *, form: str, nested: bool, as_json: bool) -> No
 
     if as_json and form == "nasm":
         raise click.UsageError("--json and --format nasm are both given; give one of them")
+    if machine:
+        if struct is not None or as_json or form != "table":
+            raise click.UsageError("--machine goes with no other argument; leave the others out")
+        click.echo(_machine(), nl=False)
+        return
     structs = find_structs()
     if struct is None and form == "nasm":
         click.echo(_include(), nl=False)

@@ -102,3 +102,17 @@ org 0x60000000
     image = link("bios")
     first = iced_x86.Decoder(64, (tmp_path / "hand.bin").read_bytes(), ip=0x6000_0000).decode()
     assert first.ip_rel_memory_address == image.address(LEASE) + Lease.expired.offset
+
+
+def test_the_lifecycle_is_printed_as_diagram_table_and_list():
+    result = run("--machine")
+    assert result.exit_code == 0, result.output
+    assert "    BACKOFF --> STARTING: T21\n" in result.output
+    assert "| T25 | BACKOFF | ASSIGNED | deadline 0 without a clock |" in result.output
+    assert "- I10: heartbeats never wait behind other sends.\n" in result.output
+
+
+def test_the_lifecycle_goes_with_nothing_else():
+    result = run("ShardContext", "--machine")
+    assert result.exit_code == 2
+    assert "--machine goes with no other argument" in result.output
