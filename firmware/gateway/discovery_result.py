@@ -30,6 +30,7 @@ from firmware.layouts.json import (
     JsonState,
 )
 from firmware.layouts.log import DISCOVERY_FOUND
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext
@@ -165,10 +166,18 @@ def discovery_target(a: Asm, text: Reg64, length: Reg32, to: Reg64, room: Reg32)
 
 @routine(
     clobbers=[RAX, RCX, RDI],
-    reads=[JsonParser.kinds, JsonParser.values, Permits.max_concurrency],
+    reads=[
+        JsonParser.kinds,
+        JsonParser.values,
+        Permits.reset_after_ms,
+        Permits.max_concurrency,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
     writes=[
         Permits.max_concurrency,
         Permits.owned,
+        Permits.reset_at,
         Permits.total,
         Permits.remaining,
         Permits.reset_after_ms,
@@ -177,8 +186,8 @@ def discovery_target(a: Asm, text: Reg64, length: Reg32, to: Reg64, room: Reg32)
     source="firmware/docs/gateway.md#discovery-limits",
 )
 def discovery_limits(a: Asm) -> None:
-    """Take session_start_limit; other keys mean other queues, and nobody has identified yet."""
-    permits = PERMITS.it
+    """Take session_start_limit; nobody has identified yet, so the gate begins anew with it."""
+    permits, void, kept = PERMITS.it, a.label("void"), a.label("kept")
     for field, target in (
         (DocumentField.TOTAL, permits.total),
         (DocumentField.REMAINING, permits.remaining),
@@ -188,23 +197,33 @@ def discovery_limits(a: Asm) -> None:
         with a.if_(E):
             a.mov(EAX, _value(field))
             a.mov(target, EAX)
-    with a.block() as same:
+    with a.block() as unsaid:
         a.cmp(_kind(DocumentField.MAX_CONCURRENCY), JsonKind.INTEGER)
-        a.leave(NE, same)
+        a.leave(NE, unsaid)
         a.mov(EAX, _value(DocumentField.MAX_CONCURRENCY))
         a.test(EAX, EAX)
-        a.leave(Z, same)
+        a.leave(Z, unsaid)
         a.mov(ECX, PERMITS_MAX)
         a.cmp(EAX, ECX)
         a.cmov(A, EAX, ECX)
         a.cmp(EAX, permits.max_concurrency)
-        a.leave(E, same)
+        a.leave(E, unsaid)
         a.mov(permits.max_concurrency, EAX)
-        a.xor(EAX, EAX)
-        a.mov(permits.owned, EAX)
-        a.lea(RDI, permits.keys.address)
-        a.mov(ECX, PERMITS_MAX * Permit.SIZE // 8)
-        a.rep_stosq()
+        a.jmp(void)
+    a.cmp(_kind(DocumentField.TOTAL), JsonKind.INTEGER)
+    a.jne(kept)
+    # All permits are void: each shard takes its own again under what the service said.
+    a.place(void)
+    a.mov(EAX, permits.reset_after_ms)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(RAX, core.now)
+    a.mov(permits.reset_at, RAX)
+    a.xor(EAX, EAX)
+    a.mov(permits.owned, EAX)
+    a.lea(RDI, permits.keys.address)
+    a.mov(ECX, PERMITS_MAX * Permit.SIZE // 8)
+    a.rep_stosq()
+    a.place(kept)
     a.ret()
 
 

@@ -2,8 +2,10 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
+from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, Permits
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.layouts.survivor import ALLOWANCE_WINDOW_S, SURVIVOR, Survivor
@@ -35,11 +37,47 @@ from toolchain.asm import (
 
 
 @routine(
+    outputs=[Out(CF, "1 = the service has no session start left for us")],
+    clobbers=[RAX, RCX],
+    reads=[
+        Permits.total,
+        Permits.owned,
+        Permits.remaining,
+        Permits.reset_at,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Permits.remaining, Permits.reset_at],
+    source="firmware/docs/lifecycle.md#allowance",
+)
+def starts_spent(a: Asm) -> None:
+    """Tell whether what discovery said of session starts is used up; they come back once a day."""
+    permits, unknown = PERMITS.it, a.label("unknown")
+    a.mov(ECX, permits.total)
+    a.test(ECX, ECX)
+    a.j(Z, unknown)
+    a.mov(RAX, core.now)
+    a.cmp(RAX, permits.reset_at)
+    with a.if_(AE):
+        a.mov(permits.remaining, ECX)
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, ALLOWANCE_WINDOW_S * SECOND_MS)
+        a.add(RAX, RCX)
+        a.mov(permits.reset_at, RAX)
+    a.mov(EAX, permits.owned)
+    a.cmp(EAX, permits.remaining)
+    a.cmc()
+    a.ret()
+    a.place(unknown)
+    a.clc()
+    a.ret()
+
+
+@routine(
     outputs=[Out(CF, "1 = no Identify is left in this window")],
     clobbers=[RAX, RCX, RDX],
     reads=[ConfigBlob.identify_allowance, Permits.owned, Survivor.identified, Survivor.window_at],
     writes=[Survivor.identified, Survivor.window_at],
-    calls=[date_now],
+    calls=[date_now, starts_spent],
     source="firmware/docs/lifecycle.md#allowance",
 )
 def allowance_spent(a: Asm) -> None:
@@ -64,11 +102,11 @@ def allowance_spent(a: Asm) -> None:
     a.mov(EAX, facts.identified)
     a.add(EAX, PERMITS.it.owned)
     a.cmp(EAX, CONFIG.it.identify_allowance)
-    a.cmc()
+    a.j(B, left)
+    a.stc()
     a.ret()
     a.place(left)
-    a.clc()
-    a.ret()
+    a.jmp(starts_spent)
 
 
 @routine(
@@ -100,8 +138,13 @@ def allowance_hold(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[ConfigBlob.identify_allowance, Survivor.identified, Survivor.window_at],
-    writes=[Survivor.identified, Survivor.window_at],
+    reads=[
+        ConfigBlob.identify_allowance,
+        Survivor.identified,
+        Survivor.window_at,
+        Permits.remaining,
+    ],
+    writes=[Survivor.identified, Survivor.window_at, Permits.remaining],
     calls=[date_now, survivor_store, log_write],
     source="firmware/docs/lifecycle.md#allowance",
 )
@@ -113,6 +156,9 @@ def allowance_count(a: Asm) -> None:
     a.cmp(facts.identified, 0)
     with a.if_(E):
         a.mov(facts.window_at, RAX)
+    a.cmp(PERMITS.it.remaining, 0)
+    with a.if_(NE):
+        a.dec(PERMITS.it.remaining)
     a.inc(facts.identified)
     a.mov(EDX, facts.identified)
     a.mov(ECX, CONFIG.it.identify_allowance)

@@ -22,6 +22,7 @@ from firmware.layouts.discovery import (
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import DocumentField, JsonKind, JsonState
 from firmware.layouts.log import DISCOVERY_FOUND
+from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.profile import ProfileId
 
@@ -57,7 +58,7 @@ def discovery_target(
 
 @model
 def discovery_limits(w: World) -> None:
-    """Integers count; another number of keys empties the queues."""
+    """Integers count; the gate begins anew under them."""
     permits = w.g(PERMITS)
     for field, name in (
         (DocumentField.TOTAL, "total"),
@@ -69,8 +70,12 @@ def discovery_limits(w: World) -> None:
             setattr(permits, name, number)
     kind, number = _kept(w, DocumentField.MAX_CONCURRENCY)
     keys = min(number, PERMITS_MAX)
+    void = _kept(w, DocumentField.TOTAL)[0] == JsonKind.INTEGER
     if kind == JsonKind.INTEGER and keys and keys != permits.max_concurrency:
-        permits.max_concurrency, permits.owned = keys, 0
+        permits.max_concurrency, void = keys, True
+    if void:
+        wait = permits.reset_after_ms * w.g(CLOCK).tsc_cycles_per_ms
+        permits.reset_at, permits.owned = (w.g(CORE).now + wait) % 2**64, 0
         for n in range(PERMITS_MAX):
             permits.keys[n].wipe()
 

@@ -7,9 +7,23 @@ from emulator.models.memory.kept import survivor_store
 from emulator.models.shard.resume import shard_is_resumable
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import Hold, ShardContext
 from firmware.layouts.survivor import ALLOWANCE_WINDOW_S, SURVIVOR
+
+
+@model
+def starts_spent(w: World) -> int:
+    """What the service said is left, and all of it again a day after that; no word is no bound."""
+    permits, now = w.g(PERMITS), w.g(CORE).now
+    if not permits.total:
+        return 0
+    if now >= permits.reset_at:
+        permits.remaining = permits.total
+        day = ALLOWANCE_WINDOW_S * 1000 * w.g(CLOCK).tsc_cycles_per_ms
+        permits.reset_at = (now + day) % 2**64
+    return int(permits.owned >= permits.remaining)
 
 
 @model
@@ -17,14 +31,16 @@ def allowance_spent(w: World) -> int:
     """A window ends a day after it began; a date before its beginning moves that and keeps the count."""
     allowance, facts = w.g(CONFIG).identify_allowance, w.g(SURVIVOR)
     if not allowance:
-        return 0
+        return starts_spent(w)
     now = date_now(w)
     if now - facts.window_at >= ALLOWANCE_WINDOW_S:
         facts.identified = 0
         facts.window_at = now
     elif now < facts.window_at:
         facts.window_at = now
-    return int((facts.identified + w.g(PERMITS).owned) % 2**32 >= allowance)
+    if (facts.identified + w.g(PERMITS).owned) % 2**32 >= allowance:
+        return 1
+    return starts_spent(w)
 
 
 @model
@@ -44,6 +60,8 @@ def allowance_count(w: World) -> None:
     facts, allowance, now = w.g(SURVIVOR), w.g(CONFIG).identify_allowance, date_now(w)
     if not facts.identified:
         facts.window_at = now
+    if w.g(PERMITS).remaining:
+        w.g(PERMITS).remaining -= 1
     facts.identified += 1
     if facts.identified == allowance:
         left = (facts.window_at + ALLOWANCE_WINDOW_S - now) % 2**64

@@ -10,10 +10,15 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import SSES_VALID, Hold, ShardContext, ShardFlag
 from firmware.layouts.survivor import SURVIVOR
-from firmware.shard.allowance import allowance_count, allowance_hold, allowance_spent
+from firmware.shard.allowance import (
+    allowance_count,
+    allowance_hold,
+    allowance_spent,
+    starts_spent,
+)
 from tests.support.lab import Lab
 
-LAB = Lab(allowance_count, allowance_hold, allowance_spent, slots=1)
+LAB = Lab(allowance_count, allowance_hold, allowance_spent, starts_spent, slots=1)
 MS, UNIX, DAY = 1_000_000, 1_790_000_000, 86_400
 
 
@@ -114,3 +119,42 @@ def test_any_state(allowance, identified, window_at, at_s, owned):
     )
     LAB.call(allowance_hold, shard=shard.address_)
     LAB.call(allowance_count)
+
+
+@pytest.mark.parametrize(
+    ("total", "remaining", "owned", "now_s", "wanted", "left"),
+    [
+        (0, 0, 5, 0, 0, 0),
+        (1000, 3, 2, 0, 0, 3),
+        (1000, 3, 3, 0, 1, 3),
+        (1000, 0, 0, 0, 1, 0),
+        (1000, 0, 0, 59, 1, 0),
+        (1000, 0, 0, 60, 0, 1000),
+    ],
+)
+def test_session_starts_of_the_service_bound_identifies_too(
+    total, remaining, owned, now_s, wanted, left
+):
+    prepare(allowance=0, owned=owned, at_s=now_s)
+    permits = LAB.g(PERMITS)
+    permits.total, permits.remaining, permits.reset_at = total, remaining, 60_000 * MS
+    assert spent() == wanted
+    assert permits.remaining == left
+    came_back = total and now_s >= 60
+    assert permits.reset_at == (60_000 + (DAY * 1000 if came_back else 0)) * MS
+
+
+@given(allowance=st.integers(0, 3), total=st.integers(0, 2), remaining=st.integers(0, 3))
+def test_both_bounds_hold_together(allowance, total, remaining):
+    prepare(allowance=allowance, identified=1)
+    permits = LAB.g(PERMITS)
+    permits.total, permits.remaining, permits.reset_at = total, remaining, 60_000 * MS
+    assert spent() == int(allowance == 1 or (total and not remaining))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (7, 6)])
+def test_an_identify_takes_one_of_the_session_starts(before, after):
+    prepare()
+    LAB.g(PERMITS).remaining = before
+    LAB.call(allowance_count)
+    assert LAB.g(PERMITS).remaining == after

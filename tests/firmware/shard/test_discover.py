@@ -175,7 +175,7 @@ def test_a_wait_counts_for_all_and_spends_no_budget(node):
     # Who waited while it failed shares the failure, whoever asked.
     assert not node.discover(1)
     for context in node.shards:
-        assert (context.failure, context.failure_flags) == (End.NETWORK, 0)
+        assert (context.failure, context.failure_flags) == (End.NETWORK, FailureFlag.WAIT)
         assert context.last_error == DISCOVERY_UNAVAILABLE.code | 429
         assert context.websocket.http_status == 429
     for wait in (5_000, 24_999):
