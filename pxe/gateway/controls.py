@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pxe.gateway.envelope import dumps
 from pxe.gateway.protocol import Opcode
-from pxe.gateway.script import Step
+from pxe.gateway.script import Script, Step
 
 if TYPE_CHECKING:
     from pxe.gateway.connection import Connection
@@ -36,6 +36,8 @@ class Controls:
     roster: "Roster"
     upgrade_refusals: deque[UpgradeRefusal]
     replies: "deque[Reply]"
+    ready_edits: dict[str, object]
+    script: "Script"
 
     def tell(self, name: str, connection: "Connection | None" = None, **fields: object) -> None:
         """Tell the observer of an event."""
@@ -126,6 +128,19 @@ class Controls:
     def answer_http(self, *replies: "Reply") -> None:
         """Give these answers to the next GET requests, whatever they ask for."""
         self.replies.extend(replies)
+
+    def add_steps(self, *steps: Step) -> None:
+        """Add steps to the script; they count triggers from now on."""
+        self.script.add(steps)
+
+    def edit_ready(self, **fields: object) -> None:
+        """Put these fields over those of every READY from now on; None removes one."""
+        self.ready_edits = fields
+
+    def edited_ready(self, body: dict[str, object]) -> dict[str, object]:
+        """Return the body of a READY as :meth:`edit_ready` wants it."""
+        edited = body | self.ready_edits
+        return {name: value for name, value in edited.items() if value is not None}
 
     def take_upgrade_refusal(self) -> "UpgradeRefusal | None":
         """Return how the upgrade request at hand is to be refused, or None."""

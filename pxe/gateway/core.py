@@ -84,10 +84,11 @@ class Gateway(Controls):
         self.connections: dict[int, Connection] = {}
         self.upgrade_refusals = deque()
         self.replies = deque()
+        self.ready_edits = {}
         self._connection_count = 0
         self._refused: Counter[str] = Counter()
         self._dirty: dict[int, Connection] = {}
-        self._script = Script(options.script)
+        self.script = Script(options.script)
         self._load: LoadGenerator | None = None
         self._rng = rng
         self.set_load(options.load)
@@ -125,7 +126,7 @@ class Gateway(Controls):
         """Act on every timer that is due; the actions stay with their connections."""
         for connection in list(self.connections.values()):
             connection.run_timer(now_ms)
-        for connection, step in self._script.due(now_ms):
+        for connection, step in self.script.due(now_ms):
             self.act(connection, step)
         for session in self.roster.all():
             if session.detached_at is not None and now_ms >= self._expiry(session):
@@ -142,7 +143,7 @@ class Gateway(Controls):
         sessions = self.roster.all()
         times = [connection.next_deadline() for connection in self.connections.values()]
         times += [self._expiry(session) for session in sessions if session.detached_at is not None]
-        times.append(self._script.next_deadline())
+        times.append(self.script.next_deadline())
         if self._load is not None and sessions:
             times.append(self._load.next_deadline())
         return min((time for time in times if time is not None), default=None)
@@ -202,7 +203,7 @@ class Gateway(Controls):
 
     def triggered(self, trigger: str, connection: Connection) -> bool:
         """Carry out the script's steps; True when one stands instead of the usual."""
-        steps = self._script.triggered(trigger, connection, self.clock.now_ms())
+        steps = self.script.triggered(trigger, connection, self.clock.now_ms())
         for step in steps:
             self.act(connection, step)
         return any(step.instead for step in steps)
@@ -275,7 +276,7 @@ class Gateway(Controls):
         connection = session.connection
         sequence = self.roster.publish(session, event, body)
         if connection is not None:
-            for step in self._script.dispatched(connection, self.clock.now_ms()):
+            for step in self.script.dispatched(connection, self.clock.now_ms()):
                 self.act(connection, step)
         return sequence
 
@@ -331,7 +332,7 @@ class Gateway(Controls):
                 version=version, session_id=session.id, shard=pair if asked.names_shard else None
             )
         self.tell("ready", connection, session=session.id)
-        self.publish(session, "READY", dumps(ready))
+        self.publish(session, "READY", dumps(self.edited_ready(ready)))
         if options.guild_create:
             for guild in guilds:
                 self.publish(session, "GUILD_CREATE", dumps(bodies.guild(guild)))
@@ -386,7 +387,7 @@ class Gateway(Controls):
         if connection.shard is not None:
             closes = self.roster.stats[connection.shard].closes
         closes[how] += 1
-        self._script.forget(connection)
+        self.script.forget(connection)
         session = connection.session
         if session is not None:
             self.roster.detach(session, self.clock.now_ms())

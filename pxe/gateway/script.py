@@ -165,8 +165,13 @@ class Script:
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._states = [_State(step, step.times, step.skip) for step in steps]
+        self._states: list[_State] = []
         self._armed: list[_Armed] = []
+        self.add(steps)
+
+    def add(self, steps: Sequence[Step]) -> None:
+        """Take further steps, tried after those before them."""
+        self._states += [_State(step, step.times, step.skip) for step in steps]
 
     def triggered(self, trigger: str, connection: "Connection", now_ms: int) -> list[Step]:
         """Return the steps that act at once and arm those that act later."""

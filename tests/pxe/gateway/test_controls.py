@@ -43,6 +43,18 @@ class TestControls:
         again.resume(client.ready()["session_id"], 1)
         assert again.ops()[-1] == (0 if resumable else 9)
 
+    def test_edited_ready_has_other_fields_or_none(self, bench):
+        b = bench()
+        b.gateway.edit_ready(shard=[7, 9], resume_gateway_url=None)
+        edited = b.ready().ready()
+        assert edited["shard"] == [7, 9]
+        assert "resume_gateway_url" not in edited
+        b.gateway.edit_ready()
+        again = b.connect()
+        b.clock.advance(5_000)
+        again.identify()
+        assert again.ready()["shard"] == [0, 1]
+
     def test_abort_resets_and_drops_what_was_queued(self, bench):
         b = bench()
         client = b.ready()

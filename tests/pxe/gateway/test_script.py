@@ -26,6 +26,12 @@ class TestActing:
         assert b.connect().ops() == [7]
         assert b.connect().ops() == [10]
 
+    def test_steps_added_later_count_from_then_on(self, bench):
+        b = bench(script=(Step(on="connect", do="nothing", instead=True, skip=1),))
+        assert b.connect().ops() == [10]
+        b.gateway.add_steps(Step(on="connect", do="reconnect", instead=True, skip=1))
+        assert [b.connect().ops() for _ in range(3)] == [[], [7], [10]]
+
     def test_hello_withheld(self, bench):
         assert bench(script=(Step(on="connect", do="nothing", instead=True),)).connect().ops() == []
 
