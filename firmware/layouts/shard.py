@@ -259,3 +259,4 @@ class FailureFlag(enum.IntFlag):
     RESHARD = 1 << 3
     ANOMALY = 1 << 4
     RESET_IN_REPLAY = 1 << 5
+    CONFIG = 1 << 6

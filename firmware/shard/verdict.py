@@ -145,7 +145,10 @@ def shard_verdict(a: Asm, shard: ShardContext) -> None:
             a.test(EAX, EAX)
             a.leave(Z, other)
             a.ret()
-        a.mov(EAX, Stop.REFUSED)
+        a.mov(EAX, Stop.CONFIG)
+        a.test(shard.failure_flags, FailureFlag.CONFIG)
+        with a.if_(Z):
+            a.mov(EAX, Stop.REFUSED)
         a.ret()
 
     a.mov(EAX, Stop.PROTOCOL_LIMIT)

@@ -83,7 +83,9 @@ CONSEQUENCES: dict[Site, Consequence] = {
     ),
     TEXT_UTF8: _PAYLOAD,
     # Nobody negotiated compression: a retry would meet the same frame (case E21).
-    BINARY: Consequence(flags=FailureFlag.FATAL, close=CloseCode.UNSUPPORTED),
+    BINARY: Consequence(
+        flags=FailureFlag.FATAL | FailureFlag.CONFIG, close=CloseCode.UNSUPPORTED
+    ),
     CLOSE_LENGTH: _PROTOCOL,
     CLOSE_CODE: _PROTOCOL,
     CLOSE_UTF8: Consequence(close=CloseCode.INVALID_PAYLOAD),

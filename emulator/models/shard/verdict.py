@@ -36,8 +36,11 @@ def shard_verdict(w: World, shard: int) -> int:
     if context.failure_flags & (FailureFlag.FATAL | FailureFlag.RESHARD):
         if context.failure == End.CLOSED and 4000 <= context.peer_close < 4016:
             rules = RULES[ProfileId(context.profile)]
-            return rules.get(context.peer_close, CloseRule()).stop or Stop.REFUSED
-        return Stop.REFUSED
+            reason = rules.get(context.peer_close, CloseRule()).stop
+            if reason:
+                return reason
+        of_config = context.failure_flags & FailureFlag.CONFIG
+        return Stop.CONFIG if of_config else Stop.REFUSED
     if context.protocol_failures >= config.protocol_failures_max:
         return Stop.PROTOCOL_LIMIT
     recovering = context.flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER)

@@ -117,6 +117,8 @@ def test_shard_verdict_of_a_fatal_close_has_its_reason(profile, code, stop):
 def test_shard_verdict_of_a_fatal_anomaly_is_no_close():
     fields = {"failure": End.PROTOCOL, "failure_flags": FailureFlag.FATAL, "peer_close": 4004}
     assert verdict(**fields) == Stop.REFUSED
+    fields["failure_flags"] |= FailureFlag.CONFIG
+    assert verdict(**fields) == Stop.CONFIG
 
 
 @pytest.mark.parametrize(

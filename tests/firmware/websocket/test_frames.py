@@ -174,7 +174,7 @@ VIOLATIONS = [
     ),
     (layout.TEXT_UTF8, server_frame(TEXT, b"a\xff"), 1007, FailureFlag.RESET_SESSION),
     (layout.TEXT_UTF8, server_frame(TEXT, b"\xe2\x82"), 1007, FailureFlag.RESET_SESSION),
-    (layout.BINARY, server_frame(BINARY, b"x"), 1003, FailureFlag.FATAL),
+    (layout.BINARY, server_frame(BINARY, b"x"), 1003, FailureFlag.FATAL | FailureFlag.CONFIG),
     (layout.CLOSE_LENGTH, server_frame(CLOSE, b"\x03"), 1002, 0),
     (layout.CLOSE_UTF8, server_frame(CLOSE, b"\x03\xe8\xff"), 1007, 0),
     (layout.CLOSE_UTF8, server_frame(CLOSE, b"\x03\xe8" + "é".encode()[:1]), 1007, 0),
