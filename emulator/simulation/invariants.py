@@ -23,7 +23,7 @@ from emulator.simulation.shard_row import (
 from firmware.layouts import machine
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
-from firmware.layouts.node import CORE, LEASE, NETWORK, CoreState, Lease, Network
+from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, Clock, CoreState, Lease, Network
 from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
 from firmware.layouts.policy import DEFAULTS
 from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
@@ -92,6 +92,7 @@ class Turn:
         expired: whether the lease is expired at its end.
         generation: of the lease.
         tcp_frames: TCP frames that it sent.
+        calibrated: whether the node knows how fast its clock runs.
     """
 
     now: int
@@ -99,6 +100,7 @@ class Turn:
     expired: int
     generation: int
     tcp_frames: int
+    calibrated: bool = True
 
 
 def _transition(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
@@ -139,6 +141,9 @@ def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
         return f"the evidence is dated {new.evidence_failed_at}, the turn {turn.now}"
     delay, required = new.evidence_delay_ms, new.evidence_required_wait_ms
     waited = new.reconnect_deadline - turn.now
+    if not turn.calibrated:
+        undated = (new.reconnect_deadline, delay) == (0, 0)
+        return "" if undated else f"a delay of {delay} ms without a clock"
     if waited != delay * CYCLES_PER_MS:
         return f"the backoff lasts {waited} cycles, but its record says {delay} ms"
     if delay < required:
@@ -174,6 +179,8 @@ def _first_wait(row: ShardRow) -> int:
 def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
     """Every wait has a deadline, and the node wants to run by then (I8)."""
     for name, value in waits_of(new):
+        if value == 0 and name == "reconnect_deadline" and not turn.calibrated:
+            continue  # it becomes ASSIGNED(NO_CLOCK) with the next tick
         if value == 0:
             return f"{S(new.state).name} in phase {new.phase} waits without {name}"
         if turn.deadline > value:
@@ -313,6 +320,7 @@ class Invariants:
         self._spins = 0
         self._core = node.window(CORE)
         self._lease = node.window(LEASE)
+        self._clock = node.window(CLOCK)
         at = Network.ip.offset
         self._address = node.window(NETWORK)[at : at + 4]
         self._parts = [
@@ -426,6 +434,7 @@ class Invariants:
             _number(self._lease, Lease.expired),
             _number(self._lease, Lease.generation),
             frames,
+            calibrated=_number(self._clock, Clock.tsc_cycles_per_ms) != 0,
         )
 
     def _read(self, slot: int) -> ShardRow:

@@ -234,3 +234,13 @@ def test_the_first_attempt_has_what_the_group_start_leaves():
     assert broken(late, late) == set()
     recovering = replace(late, flags=ShardFlag.ESTABLISHED)
     assert broken(recovering, recovering) == {"no wait is overdue or too long"}
+
+
+def test_without_a_clock_a_backoff_has_no_deadline_and_no_delay():
+    turn = replace(TURN, calibrated=False)
+    ready = row(S.READY)
+    undated = row(S.BACKOFF, reconnect_deadline=0, evidence_delay_ms=0)
+    assert broken(ready, undated, turn) == set()
+    assert "backoff" in broken(ready, undated)
+    assert "every wait has a deadline" in broken(ready, undated)
+    assert "backoff" in broken(ready, row(S.BACKOFF, evidence_delay_ms=5000), turn)

@@ -85,15 +85,6 @@ def test_op_9_ends_the_session_and_the_shard_identifies_anew(fluxer):
     assert end_of(rig, 2)[0] == End.INVALID_SESSION
 
 
-def test_a_resume_after_the_minute_is_answered_with_op_9_and_an_identify(fluxer):
-    rig = fluxer(shards=1, session_ttl_ms=1)
-    rig.until_ready(10)
-    act(rig, lambda core: core.abort(0))
-    rig.run(30)
-    assert rig.all_ready()
-    assert counts(rig) == [(2, 0)]
-
-
 def test_an_error_of_the_gateway_is_counted_and_ignored(fluxer):
     rig = fluxer(shards=1)
     rig.until_ready(10)

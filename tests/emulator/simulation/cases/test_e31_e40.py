@@ -1,0 +1,277 @@
+"""Cases E31 to E40: first causes, refused upgrades, hosts, flaps, health, leases, clocks, limits."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from firmware.layouts.node import CLOCK
+from firmware.layouts.policy import OnLimit
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import Hold, Phase, ShardState, Stop
+from pxe.gateway.protocol import PROFILES as SERVICES
+from tests.support.cases import RESUME_ADDRESS, RESUME_HOST
+
+S = ShardState
+JITTER_MS = 1_000
+
+
+def test_e31_a_close_code_followed_by_a_reset(case_of, profile):
+    case = case_of(profile)
+    peer = case.talk.peer
+    peer.raw(b"\x88\x02" + (4008).to_bytes(2, "big"))
+    peer.abort()
+    case.until_records(1)
+    case.failed("closed", close=4008, then="resume", wait_ms=5_000, below_ms=5_001)
+    case.healed()
+    assert len(case.records()) == 1
+    assert case.handshakes == [[2], [6]]
+
+
+def test_e31_op_7_followed_by_a_close(case_of, profile):
+    case = case_of(profile)
+    case.say({"op": 7})
+    case.talk.peer.close(4009)
+    case.until_records(1)
+    case.failed("reconnectRequested", close=4009, then="resume", below_ms=JITTER_MS)
+    case.healed()
+    assert len(case.records()) == 1
+    assert case.handshakes == [[2], [6]]
+
+
+@pytest.mark.parametrize(
+    ("status", "wait_ms", "below_ms"),
+    [(500, 0, 2_000), (503, 0, 2_000), (401, 60_000, 60_001), (403, 60_000, 60_001)],
+)
+def test_e32_a_refused_upgrade(case_of, profile, status, wait_ms, below_ms):
+    case = case_of(profile, session_ttl_ms=120_000)
+    case.rig.gateway.server.policy.status = status
+    case.act(lambda core: core.abort(0))
+    case.until_records(2)
+    case.rig.gateway.server.policy.status = 0
+    case.failed("network", then="resume", wait_ms=wait_ms, below_ms=below_ms)
+    assert case.view.evidence.http_status == status
+    case.healed(70)
+    assert case.handshakes == [[2], [6]]
+
+
+def test_e32_a_refused_upgrade_that_names_a_wait(case_of, profile):
+    case = case_of(profile)
+    policy = case.rig.gateway.server.policy
+    policy.status, policy.headers = 429, (("Retry-After", "17"),)
+    case.act(lambda core: core.abort(0))
+    case.until_records(2)
+    policy.status, policy.headers = 0, ()
+    record = case.failed("network", then="resume", wait_ms=17_000, below_ms=17_001)
+    assert record.classification == "RateLimitError"
+    case.healed()
+    assert case.handshakes == [[2], [6]]
+
+
+@pytest.mark.parametrize("trouble", ["dns", "refused", "dark"])
+def test_e33_a_resume_host_that_cannot_be_reached(case_of, trouble):
+    case = case_of(resume_host=True)
+    internet = case.rig.internet
+    if trouble == "dns":
+        del internet.dns.zone[RESUME_HOST]
+    elif trouble == "refused":
+        server = internet.gateways[RESUME_HOST].server
+        server.stack.listeners[server.address, server.port].refusing = True
+    else:
+        internet.cut(RESUME_ADDRESS)
+    case.act(lambda core: core.abort(0))
+    case.until_records(2)
+    case.failed("timeout" if trouble == "dark" else "network", then="resume", below_ms=2_000)
+    case.healed()
+    first, again = case.talks
+    assert again.host == first.host
+    assert case.handshakes == [[2], [6]]
+
+
+def test_e34_a_link_flap(case_of, profile):
+    case = case_of(profile, shards=8, noticed=True, config={"max_concurrency": 1}, ready=False)
+    case.until_ready(60)
+    case.act(lambda core: core.restart(keep_sessions=True))
+    case.until(lambda: all(case.records(slot) for slot in range(8)))
+    lost = case.now
+    delays = [case.records(slot)[0].delay_ms for slot in range(8)]
+    assert len(set(delays)) == 8
+    assert max(delays) < JITTER_MS
+    case.until_ready(5)
+    # Resumes wait for nothing but their jitter.
+    resumed = [talk for talk in case.opened if talk.handshakes == [6]]
+    assert len(resumed) == 8
+    assert max(talk.at(6) for talk in resumed) - lost < 1.5
+    # Identifies keep the gate.
+    case.act(lambda core: core.restart(keep_sessions=False))
+    case.until(lambda: sum(t.handshakes == [2] for t in case.opened) == 16, within_s=120)
+    times = sorted(talk.at(2) for talk in case.opened if talk.handshakes == [2])[8:]
+    assert min(b - a for a, b in itertools.pairwise(times)) >= 5
+    assert case.rig.stats.identify_gate_refusals == 0
+
+
+@pytest.mark.parametrize(("healthy_s", "starts_again"), [(59, False), (60.5, True)])
+def test_e35_health_starts_step_and_count_again(case_of, profile, healthy_s, starts_again):
+    case = case_of(profile, seed=2, heartbeat_interval_ms=600_000)
+    for count in (1, 2):
+        case.say("no JSON")
+        case.until_records(count)
+        case.healed()
+    assert (case.view.recovery_step, case.view.protocol_failures) == (2, 2)
+    case.run(healthy_s)
+    case.act(lambda core: core.abort(0))
+    case.until_records(3)
+    # The delay that was just drawn belongs to the step before.
+    assert case.view.recovery_step == (1 if starts_again else 3)
+    assert case.view.protocol_failures == (0 if starts_again else 2)
+    case.healed()
+
+
+PHASES = {
+    Phase.PERMIT: lambda case: case.act(lambda core: core.invalidate(0, resumable=False)),
+    Phase.IDENT: lambda case: case.act(lambda core: core.invalidate(0, resumable=False)),
+    Phase.REPLAY: lambda case: case.act(lambda core: core.abort(0)),
+    Phase.NONE: lambda case: case.act(lambda core: core.kick(0, 4008)),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda p: "backoff" if not p else p.name.lower())
+def test_e36_a_lease_that_expires_on_the_way_back(case_of, profile, phase):
+    keys = 1 if phase == Phase.PERMIT else 16
+    case = case_of(profile, noticed=True, config={"max_concurrency": keys})
+    if phase in (Phase.IDENT, Phase.REPLAY):
+        case.script("identify" if phase == Phase.IDENT else "resume", "nothing", shard=0)
+    if phase == Phase.PERMIT:
+        # The other shard holds the only key.
+        case.script("identify", "nothing", shard=1)
+        case.act(lambda core: core.invalidate(1, resumable=False))
+        case.until(lambda: [t.handshakes for t in case.opened if t.slot == 1] == [[2], [2]])
+    PHASES[phase](case)
+    state = S.STARTING if phase else S.BACKOFF
+    case.until(lambda: (case.row.state, case.row.phase) == (state, phase))
+    case.run(0.5)
+    assert (case.row.state, case.row.phase) == (state, phase)
+    case.rig.node.console("lease expire")
+    expired_ns = case.rig.world.now_ns
+    case.run(120)
+    assert case.rig.monitor.sent_since(expired_ns) == []
+    assert (case.row.state, case.row.hold) == (S.ASSIGNED, Hold.LEASE_EXPIRED)
+    assert case.row.reconnect_deadline == case.row.attempt_deadline == 0
+    identifies = case.row.identifies
+    case.rig.node.console("lease arm 600000")
+    case.until_ready()
+    assert case.row.identifies <= identifies + 1
+
+
+def test_e37_a_backoff_without_a_clock(case_of, profile):
+    case = case_of(profile, heartbeat_interval_ms=600_000)
+    case.act(lambda core: core.abort(0))
+    clock = case.rig.node.g(CLOCK)
+    cycles, clock.tsc_cycles_per_ms = clock.tsc_cycles_per_ms, 0
+    case.until(lambda: case.row.state == S.ASSIGNED, within_s=1)
+    assert case.row.hold == Hold.NO_CLOCK
+    counted = case.row.reconnects
+    lines = len(case.rig.node.log)
+    case.run(5)
+    assert (case.row.state, case.row.reconnects, case.row.reconnect_deadline) == (
+        S.ASSIGNED,
+        counted,
+        0,
+    )
+    assert len(case.rig.node.log) == lines
+    assert (case.record.reason, case.record.delay_ms, case.record.at_ms) == ("network", 0, 0)
+    assert len(case.records()) == 1
+    # Lines of a node without a clock have no time.
+    serial = case.rig.node.serial
+    serial.lines[:] = [line for line in serial.lines if not line.startswith("t=0 ")]
+    clock.tsc_cycles_per_ms = cycles
+    # A grant looks at every shard again.
+    case.rig.node.console("lease arm 600000")
+    case.until_ready(20)
+    assert case.handshakes == [[2], [6]]
+
+
+def test_e38_a_sequence_older_than_what_was_acknowledged(case_of, profile):
+    case = case_of(profile, noticed=True)
+    case.run(2)
+    for _ in range(5):
+        case.act(lambda core: core.dispatch(0, "X", {}))
+    # A beat tells the service of all of them; what is kept over the reset is older.
+    (session,) = case.core.roster.of_shard(0)
+    if not case.discord:
+        session.acknowledge(session.sequence)
+    case.rig.warm_reset(after_s=4)
+    case.until_ready()
+    if case.discord:
+        assert case.handshakes == [[2], [6]]
+    else:
+        # 4007 while resuming: the session is gone, and one Identify follows.
+        record = case.failed("closed", close=4007, then="identify")
+        assert record.stage == "replay"
+        assert case.handshakes == [[2], [6], [2]]
+
+
+def startup(on_limit):
+    return {"on_limit": on_limit, "startup_attempts": 3}
+
+
+def test_e39_startup_attempts_are_used_up(case_of, profile):
+    case = case_of(profile, shards=1, ready=False, config=startup(OnLimit.RETRY))
+    case.script("connect", "kick", times=5)
+    case.until_records(5)
+    (limit,) = case.lines("lifecycle.startupLimit")
+    assert (limit["stop"], limit["attempt"]) == ("startup_attempts", "3")
+    # From the third failure on the recovery policy gives the delays, from its first step.
+    assert [record.delay_ms < 1_000 for record in case.records()][2] is True
+    case.healed()
+    assert case.handshakes[-1] == [2]
+
+
+def test_e39_startup_attempts_as_seed_b_has_them(case_of, profile):
+    case = case_of(profile, ready=False, noticed=True, config=startup(OnLimit.FATAL))
+    # Both shards connect before either identifies, so the steps act at Identify.
+    case.script("identify", "kick", shard=0, times=5)
+    case.until_records(3)
+    case.ended("closed", Stop.STARTUP_ATTEMPTS.name.lower(), close=4000)
+    case.unnoticed()
+
+
+@pytest.mark.parametrize("on_limit", OnLimit)
+def test_e39_the_startup_deadline_passes(case_of, profile, on_limit):
+    config = startup(on_limit) | {"startup_timeout_ms": 12_000}
+    case = case_of(profile, shards=1, ready=False, config=config)
+    case.script("connect", "kick", code=4008, times=2)
+    case.until_records(1)
+    case.failed("closed", close=4008, then="identify", wait_ms=5_000)
+    case.until_records(2)
+    if on_limit == OnLimit.FATAL:
+        # The wait that the gateway asks for does not fit into what is left.
+        record = case.ended("closed", Stop.STARTUP_DEADLINE.name.lower(), close=4008)
+        assert record.classification == "RateLimitError"
+    else:
+        (limit,) = case.lines("lifecycle.startupLimit")
+        assert limit["classification"] == "RateLimitError"
+        case.failed("closed", close=4008, then="identify", wait_ms=30_000, below_ms=30_001)
+        case.healed()
+
+
+def test_e40_the_last_sequence_of_32_bits(case_of, profile):
+    case = case_of(profile)
+    (session,) = case.core.roster.of_shard(0)
+    session.sequence = 2**32 - 2
+    case.act(lambda core: core.dispatch(0, "X", {}))
+    case.run(0.1)
+    assert (case.row.state, case.row.sequence) == (S.READY, 2**32 - 1)
+    case.act(lambda core: core.abort(0))
+    case.until(lambda: case.handshakes == [[2], [6]])
+    assert case.talk.body["seq"] == 2**32 - 1
+    case.healed()
+    # One more does not fit (decision 12).
+    case.dispatch(2**32)
+    case.until_records(2)
+    case.failed("protocol", then="identify")
+
+
+def test_the_services_of_both_sides_have_the_same_names():
+    assert {each.name.lower() for each in ProfileId} == set(SERVICES)
