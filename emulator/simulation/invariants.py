@@ -183,6 +183,8 @@ def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
             continue  # it becomes ASSIGNED(NO_CLOCK) with the next tick
         if value == 0:
             return f"{S(new.state).name} in phase {new.phase} waits without {name}"
+        if name == "reconnect_deadline" and value <= turn.now:
+            continue  # the farewell of the last connection comes first, and is a wait of its own
         if turn.deadline > value:
             return f"{name} is {value}, but the node wants to run at {turn.deadline}"
     return ""

@@ -120,6 +120,7 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.state,
         ShardContext.reconnect_deadline,
+        ShardContext.close_deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
         Evidence.error,
@@ -158,7 +159,10 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, core.now)
     a.j(B, due)
     a.j(NE, wait)
+    # The last connection's farewell comes first; it has its own end.
     a.place(due)
+    a.cmp(shard.close_deadline, 0)
+    a.jne(ended)
     a.call(shard_begin)
     a.mov(RAX, core.now)
     a.ret()

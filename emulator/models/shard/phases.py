@@ -63,6 +63,8 @@ def tick_backoff(w: World, shard: int) -> int:
             return farewell
     if context.reconnect_deadline > w.g(CORE).now:
         return int(min(context.reconnect_deadline, farewell))
+    if context.close_deadline:
+        return farewell
     shard_begin(w, shard)
     return int(w.g(CORE).now)
 

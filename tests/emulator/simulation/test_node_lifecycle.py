@@ -343,3 +343,16 @@ def test_diagnostics_over_the_wire_show_state_and_evidence(rig_of, fixed):
     assert rig.status(5)["gateway_state"] == 4
     assert rig.facts.token.encode() not in b"".join(rig._replies)
     assert rig.status(200)["ws_state"] == 0
+
+
+def test_a_retry_at_once_cuts_no_close_frame_off(rig_of, facts):
+    schedule = {"policy": Policy.SCHEDULE, "schedule_ms": (0,) * 8}
+    rig = rig_of(1, facts(shards=4, **schedule))
+    rig.until_ready(10)
+    for shard in range(4):
+        rig.gateway.core.reconnect(shard)
+    rig.gateway.flush()
+    rig.run(2)
+    assert rig.all_ready()
+    assert [stats.closes for stats in rig.stats.shards[:4]] == [{"4000": 1}] * 4
+    assert [row.resumes for row in rig.invariants.rows] == [1] * 4

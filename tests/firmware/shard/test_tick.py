@@ -341,6 +341,21 @@ def test_tick_no_clock_record_says_what_the_evidence_says():
     assert "error=0x4050002 tcp=failed tls=pass_through" in line
 
 
+def test_tick_backoff_that_is_due_waits_for_the_farewell():
+    node = Node()
+    context = node.shards[0]
+    context.state, context.reconnect_deadline = ShardState.BACKOFF, node.now - 1
+    context.tcp.state, context.websocket.state = TcpState.ESTABLISHED, WsState.CLOSING
+    context.close_deadline = node.now + 7 * MS
+    for name in ("rtx_at", "give_up_at", "ack_at", "keep_at", "wait_at"):
+        setattr(context.tcp, name, NEVER)
+    assert node.tick() == context.close_deadline
+    assert context.state == ShardState.BACKOFF
+    LAB.g(CORE).now = context.close_deadline
+    node.tick()
+    assert (context.state, context.close_deadline) == (ShardState.STARTING, 0)
+
+
 def test_tick_fatal_never_retries():
     node = Node()
     context = node.shards[0]
