@@ -9,7 +9,7 @@ from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
-from firmware.layouts.policy import DEFAULTS, OnLimit, Policy
+from firmware.layouts.policy import DEFAULTS, OnLimit, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
@@ -51,6 +51,7 @@ class NodeFacts:
         startup_timeout_ms: budget of the group start.
         startup_attempts: attempts of a shard before its first READY.
         identify_shards: whether Identify carries the shard pair.
+        session_provider: who keeps sessions while the node is off.
     """
 
     shards: int = 16
@@ -76,6 +77,7 @@ class NodeFacts:
     startup_timeout_ms: int = 30_000
     startup_attempts: int = 3
     identify_shards: bool = True
+    session_provider: SessionProvider = SessionProvider.NONE
 
     def config(self) -> bytes:
         """Return the configuration page."""
@@ -109,6 +111,7 @@ class NodeFacts:
                 "policy": self.policy,
                 "on_limit": self.on_limit,
                 "identify_shards": self.identify_shards,
+                "session_provider": self.session_provider,
                 "schedule_len": len(self.schedule_ms),
                 "schedule_ms": [{"ms": ms} for ms in self.schedule_ms],
                 "startup_timeout_ms": self.startup_timeout_ms,

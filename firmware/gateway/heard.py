@@ -207,7 +207,7 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
         a.xor(ECX, ECX)
         a.xor(R8D, R8D)
         a.jmp(events_notice)
-    a.test(shard.flags, ShardFlag.ESTABLISHED)
+    a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
     with a.if_(Z):
         a.ret()
     a.mov(EDX, Notice.NEW_SESSION)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from firmware.layouts.policy import DEFAULTS, SCHEDULE_MAX, OnLimit, OnMalformed, Policy
+from firmware.layouts.policy import (
+    DEFAULTS,
+    SCHEDULE_MAX,
+    OnLimit,
+    OnMalformed,
+    Policy,
+    SessionProvider,
+)
 from firmware.layouts.profile import ProfileId
 from firmware.limits import PAGE, TOKEN_MAX
 from toolchain.layout import Global, Struct, array, bytes_, enum8, u8, u16, u32, u64
@@ -53,6 +60,8 @@ class ConfigBlob(Struct):
     static_dns2 = u32(0x064, "as on the wire; 0 = none")
     control_key_len = u32(0x068, "bytes; 0 = the control channel is off")
     discovery = u8(0x06C, "DiscoveryMode; with HTTP the gateway_ fields say who is asked for what")
+    session_provider = enum8(0x06D, SessionProvider, "who keeps sessions while the node is off")
+    load_timeout_ms = u32(0x070, "how long a saved session is waited for; milliseconds")
     identify_allowance = u32(0x07C, "Identifies per 24 h; 0 = no bound")
     gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")
     gateway_path = bytes_(0x100, PATH_MAX, "path and query of the upgrade request")

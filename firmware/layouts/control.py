@@ -36,6 +36,8 @@ class ControlVerb(enum.IntEnum):
     UNSUBSCRIBE = 6
     STOP = 7
     NODE_RELEASE = 8
+    SESSION_OFFER = 9
+    SESSION_TAKE = 10
 
 
 class ControlResult(enum.IntEnum):
@@ -60,6 +62,10 @@ class ControlResult(enum.IntEnum):
     SEND_ORDER = 13
     """A part that does not follow the one before: another send began meanwhile."""
     LISTENERS_FULL = 14
+    SESSION_UNWANTED = 15
+    """The shard does not wait for a saved session."""
+    SESSION_LIVE = 16
+    """The shard may still use its session."""
 
 
 class ControlRequest(Struct):

@@ -37,9 +37,10 @@ from firmware.layouts.sentences import (
     STAGES,
     STATUSES,
 )
+from firmware.layouts.sessions import SessionProblem
 from firmware.layouts.shard import Evidence, Hold, Phase, ShardContext, ShardState, Stop
 from firmware.layouts.stop import StopReason
-from firmware.layouts.survivor import HoldEnd, SessionRefusal
+from firmware.layouts.survivor import HoldEnd
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
@@ -204,8 +205,17 @@ NODE_CRASH_LOOP = code(
 )
 NODE_RELEASED = code("node.released", Level.WARN, was_held=DEC)
 IDENTIFY_SPENT = code("identify.spent", Level.WARN, used=DEC, allowance=DEC, next_in_s=DEC)
-SESSION_RESTORED = code("session.restored", Level.INFO, sequence=DEC, age_s=DEC)
-SESSION_IGNORED = code("session.ignored", Level.WARN, reason=names(SessionRefusal), sequence=DEC)
+SESSION_RESTORED = code(
+    "lifecycle.sessionRestored", Level.INFO, ageMs=DEC, sequence=of(ShardContext.sequence)
+)
+SESSION_IGNORED = code(
+    "lifecycle.sessionSnapshotIgnored", Level.WARN, problem=names(SessionProblem), sequence=DEC
+)
+SESSION_LOAD_FAILED = code("lifecycle.sessionLoadFailed", Level.ERROR, timeoutMs=DEC)
+SESSION_SAVED = code("lifecycle.sessionSaved", Level.DEBUG, sequence=of(ShardContext.sequence))
+SESSION_SAVE_FAILED = code(
+    "lifecycle.sessionSaveFailed", Level.ERROR, sequence=of(ShardContext.sequence)
+)
 SHARD_STATE = code(
     "shard.state", Level.INFO, state=names(ShardState), phase=names(Phase), hold=names(Hold)
 )

@@ -37,6 +37,7 @@ class Plan(Struct):
     global_total = u32(0x00, "shards of the whole bot")
     local_start = u32(0x04, "first shard of this node")
     local_count = u32(0x08, "shards of this node")
+    generation = u32(0x0C, "counts the plans of this boot, from 1")
 
 
 SLOT_ACTIVE = 1

@@ -29,6 +29,13 @@ class OnMalformed(enum.IntEnum):
     TERMINATE = 1
 
 
+class SessionProvider(enum.IntEnum):
+    """`ConfigBlob.session_provider`: who keeps sessions while the node is off."""
+
+    NONE = 0
+    HOST = 1
+
+
 STEP_MAX = 31
 """A ceiling doubles at most this often."""
 SCHEDULE_MAX = 16
@@ -58,6 +65,8 @@ DEFAULTS = {
     "startup_attempts": 3,
     "startup_min_ms": 1_000,
     "startup_max_ms": 30_000,
+    "session_provider": SessionProvider.NONE,
+    "load_timeout_ms": 5_000,
 }
 """Fields of ConfigBlob as seed B has them."""
 

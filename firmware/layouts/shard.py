@@ -52,6 +52,7 @@ class Hold(enum.IntEnum):
     NO_IDENT_BUDGET = 7
     NO_NETWORK = 8
     CRASH_LOOP = 9
+    SESSION_LOAD = 10
 
 
 class End(enum.IntEnum):
@@ -126,6 +127,13 @@ class Gap(enum.IntEnum):
     NONE = 0
     REPLAYED = 1
     POSSIBLE = 2
+
+
+class SessionLoad(enum.IntEnum):
+    """Whether a saved session may still come."""
+
+    OPEN = 0
+    SETTLED = 1
 
 
 class ShardFlag(enum.IntFlag):
@@ -239,6 +247,10 @@ class ShardContext(Struct):
     rate_limited_at = u64(0x100, "TSC of the last close with 4008; 0 = none")
     connection = u32(0x108, "generation: dials so far; what belongs to another is dropped")
     gap = enum8(0x10C, Gap, "whether events may be missing since the last reconnect")
+    load = enum8(0x2D0, SessionLoad, "whether a saved session may still come")
+    saved = u8(0x2D1, "1 = the provider has the session, or nobody waits for it any more")
+    load_deadline = u64(0x2D8, "TSC until which a saved session is waited for; 0 = not yet")
+    restored_endpoint = bytes_(0x2E0, 16, "digest of where a restored session belongs", align=8)
     events = nested(0x300, EventStream, "what subscribers of raw dispatches are being told")
     # Layers, each wiped as a whole on reset.
     tcp = nested(0x400, TcpContext, "TCP page: control block and reliable queue")

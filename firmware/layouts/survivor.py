@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import enum
 
-from firmware.layouts.shard import Session
+from firmware.layouts.sessions import SessionSnapshot
 from firmware.limits import PAGE, SHARDS_MAX
 from toolchain.asm.operands import Region
-from toolchain.layout import Global, Struct, bytes_, ptr, u32, u64
+from toolchain.layout import Global, Struct, bytes_, nested, ptr, u32, u64
 
 SURVIVOR_MAGIC = 0x3152_5653_4653_4453
 CRASHES_HOLD = 3
@@ -18,23 +18,8 @@ CRASHES_HOLD = 3
 CRASH_WINDOW_S = 600
 ALLOWANCE_WINDOW_S = 86_400
 """The time for which the Identify allowance is given."""
-SESSION_WINDOW_S = 60
-"""A session whose connection ended longer ago is not offered for a Resume."""
-CLOCK_SLACK_S = 5
-"""The date may have gone back by so much over a reset."""
 NOTE_MS = 1000
 """A sequence is kept at most once in this time; the node's own facts, too."""
-SESSION_KEPT_BYTES = Session.resume_host.offset + Session.resume_host.size
-"""All of a Session that has a meaning."""
-
-
-class SessionRefusal(enum.IntEnum):
-    """Why a kept session is not offered for a Resume."""
-
-    DAMAGED = 1
-    OTHER_PLAN = 2
-    NO_DATE = 3
-    TOO_OLD = 4
 
 
 class HoldEnd(enum.IntEnum):
@@ -66,13 +51,10 @@ class SavedSession(Struct):
     sum = u64(0x00, "kept_sum of the bytes from `valid` to the end")
     note_at = u64(0x08, "TSC before which a new sequence is not kept")
     valid = u32(0x10, "1 = there is a session")
-    shard_id = u32(0x14, "whose")
-    shard_total = u32(0x18, "of how many")
-    sequence = u32(0x1C, "handed on while connected, else what a Resume would name")
-    connected = u32(0x20, "1 = the connection was READY")
-    identifies = u32(0x24, "ShardContext.identifies when it was kept")
-    saved_at = u64(0x28, "date when the connection ended; Unix seconds; counts with connected 0")
-    session = bytes_(0x30, SESSION_KEPT_BYTES, "as Session", align=8)
+    connected = u32(0x14, "1 = the connection was READY; the sequence is what was handed on")
+    identifies = u32(0x18, "ShardContext.identifies when it was kept")
+    saved_at = u64(0x20, "date when the connection ended; Unix seconds; counts with connected 0")
+    snapshot = nested(0x30, SessionSnapshot, "the session, and whose it is")
 
 
 class Survival(Struct):

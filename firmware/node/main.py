@@ -115,6 +115,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Plan.global_total,
         Plan.local_start,
         Plan.local_count,
+        Plan.generation,
         Permits.max_concurrency,
     ],
     calls=[survive_begin, lease_begin, nic_init, drbg_seed, net_start, slot_add, log_write],
@@ -133,6 +134,7 @@ def node_init(a: Asm) -> None:
     ):  # fmt: skip - three values, unrolled
         a.mov(EAX, source)
         a.mov(target, EAX)
+    a.mov(PLAN.it.generation, 1)
     # The build refuses other numbers; a damaged image must not divide by zero or leave the table.
     a.mov(EAX, config.max_concurrency)
     a.dec(EAX)

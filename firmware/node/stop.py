@@ -18,6 +18,7 @@ from firmware.layouts.stop import (
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.log import log, log_write
 from firmware.node.lease import slots_wake
+from firmware.node.sessions import stop_save
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
 from toolchain.asm import (
     AE,
@@ -98,7 +99,7 @@ def stop_open(a: Asm) -> None:
 
 WAITS: tuple[Routine, ...] = (stop_open,)
 """What a stop waits for: each tells in EAX how much of its work is left. All have the time of
-STOP_TIMEOUT_MS together. A provider that saves sessions is one row more, here and in the model."""
+STOP_TIMEOUT_MS together; sessions are saved after it, in a time of their own."""
 
 
 @routine(
@@ -147,7 +148,7 @@ def stop_begin(a: Asm, reason: Reg32) -> None:
         Clock.tsc_cycles_per_ms,
     ],
     writes=[Stop.phase, Stop.deadline, Stop.left, Stop.took],
-    calls=[power_pressed, stop_begin, *WAITS, log_write],
+    calls=[power_pressed, stop_begin, *WAITS, stop_save, log_write],
     saves=[R12],
     source="firmware/docs/stop.md#phases",
 )
@@ -179,6 +180,10 @@ def stop_tick(a: Asm) -> None:
     with a.if_(A):
         a.ret()
     a.place(ended)
+    a.call(stop_save)
+    a.test(RAX, RAX)
+    with a.if_(NZ):
+        a.ret()
     a.mov(state.left, R12D)
     a.mov(RAX, core.now)
     a.mov(R9, RAX)

@@ -23,9 +23,11 @@ from firmware.net.dns import dns_resolve
 from firmware.shard.allowance import allowance_hold
 from firmware.shard.backoff import RECOVERING
 from firmware.shard.discover import shard_discover
+from firmware.shard.load import session_wait
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
+from firmware.shard.snapshot import session_confirm
 from firmware.shard.startup import attempt_budget, startup_begin
 from firmware.tcp.connect import tcp_connect
 from firmware.tls.transport import tls_abort
@@ -70,11 +72,11 @@ CONNECTION_GONE = site(
     outputs=[Out(EAX, "Hold: why it may not start; 0 = it may")],
     clobbers=CALLER_SAVED,
     reads=[Lease.expired, Clock.tsc_cycles_per_ms, Network.configured, Survival.held],
-    calls=[allowance_hold],
+    calls=[session_wait, allowance_hold],
     source="firmware/docs/lifecycle.md#start",
 )
 def shard_may_start(a: Asm, shard: ShardContext) -> None:
-    """Tell whether lease, clock, crashes, network and allowance let a shard leave ASSIGNED."""
+    """Tell whether lease, clock, crashes, network, load and allowance let a shard leave ASSIGNED."""
     a.mov(EAX, Hold.LEASE_EXPIRED)
     a.cmp(LEASE.it.expired, 0)
     with a.if_(NZ):
@@ -89,7 +91,11 @@ def shard_may_start(a: Asm, shard: ShardContext) -> None:
         a.ret()
     a.mov(EAX, Hold.NO_NETWORK)
     a.cmp(NETWORK.it.configured, 0)
-    with a.if_(NZ):
+    with a.if_(Z):
+        a.ret()
+    a.call(session_wait)
+    a.test(EAX, EAX)
+    with a.if_(Z):
         a.jmp(allowance_hold)
     a.ret()
 
@@ -204,6 +210,7 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
     calls=[
         shard_is_resumable,
         shard_discover,
+        session_confirm,
         ws_base,
         dns_resolve,
         tcp_connect,
@@ -219,6 +226,16 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
     # A Resume goes to the host that READY named, when there is one.
     a.call(shard_is_resumable)
     a.j(NC, base)
+    a.test(shard.flags, ShardFlag.RESTORED)
+    with a.if_(NZ):
+        # The token goes nowhere but to the gateway that this process knows or discovers.
+        a.call(shard_discover)
+        with a.if_(C):
+            a.ret()
+        a.call(session_confirm)
+        with a.if_(C):
+            a.mov(shard.phase, Phase.PERMIT)
+            a.ret()
     session = Session.at(RDX)
     a.mov(RDX, shard.session_ptr)
     a.mov(ECX, session.resume_host_len)

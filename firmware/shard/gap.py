@@ -39,7 +39,7 @@ def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
     """End half an event; when the next handshake is an Identify, say so and from where on."""
     stream, over = shard.events, a.label("over")
     a.call(events_abort)
-    a.test(shard.flags, ShardFlag.ESTABLISHED)
+    a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
     a.jz(over)
     a.test(shard.failure_flags, _STOP)
     a.jnz(over)

@@ -20,7 +20,7 @@ def test_after_a_reset_every_session_is_resumed_and_nothing_is_lost(tmp_path):
             for n in range(SHARDS):
                 await site.gateway.dispatch(n, "MESSAGE_CREATE", {"content": "while it booted"})
             await site.node.wait_line("code=boot.warm boots=2", PATIENCE_S, told)
-            await site.node.wait_line("code=session.restored", PATIENCE_S, told)
+            await site.node.wait_line("code=lifecycle.sessionRestored", PATIENCE_S, told)
             await site.until(lambda s: all(x.resumes == 1 and x.connected for x in s.shards))
             await site.settled()
             return site.gateway.stats(), await site.shard_rows(), (await site.status())[0]

@@ -104,6 +104,7 @@ class TestDefaults:
             "plan",
             "startup",
             "backoff",
+            "sessions",
             "dispatch",
             "network",
             "diagnostics",
@@ -203,6 +204,16 @@ class TestLines:
                 "[dispatch]\non_malformed = 'ignore'\n",
                 'node.toml:2: dispatch.on_malformed: "ignore" does not work in this version. Write '
                 '"skip" to count and warn, or "terminate" to stop the shard',
+            ),
+            (
+                "[sessions]\nprovider = 'redis'\n",
+                'node.toml:2: sessions.provider: "redis" does not work in this version. Write "none" '
+                'or "host"',
+            ),
+            (
+                "[sessions]\nload_timeout_ms = 0\n",
+                "node.toml:2: sessions.load_timeout_ms: 0 is not an integer from 1 to 2147483647. Write "
+                "milliseconds that a shard waits for a saved session",
             ),
             (
                 "[plan]\nidentify_shards = 1\n",

@@ -9,7 +9,7 @@ import click
 from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log import Level
-from firmware.layouts.policy import OnLimit, OnMalformed, Policy
+from firmware.layouts.policy import OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
 from toolchain.layout.pack import pack
 
@@ -49,6 +49,8 @@ def _policy(config: NodeConfig) -> dict[str, object]:
         "startup_min_ms": startup.min_delay_ms,
         "startup_max_ms": startup.max_delay_ms,
         "schedule_ms": [{"ms": ms} for ms in backoff.schedule_ms],
+        "session_provider": SessionProvider[config.sessions.provider.upper()],
+        "load_timeout_ms": config.sessions.load_timeout_ms,
     }
 
 

@@ -113,6 +113,9 @@ REMEDIES: Mapping[int, str] = {
     ControlResult.NO_CLOCK: "its clock is not calibrated yet, so no time can be granted. Try again "
     "in a minute",
     ControlResult.LISTENERS_FULL: "four listen already. End one of them, or wait until its lease is over",
+    ControlResult.SESSION_UNWANTED: "the shard waits for no saved session. Offer it before it starts, "
+    'to an image with [sessions] provider = "host"',
+    ControlResult.SESSION_LIVE: "the shard may still use its session. Stop the node first",
     ControlResult.LEASE_OVER: "the lease has expired. Take a new grant: shardfw lease arm MS",
 }
 

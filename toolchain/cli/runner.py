@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretBytes
 
+from firmware.layouts import log
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import PROFILES
 from pxe.gateway.server import GatewayServer
 from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot, UserNet
 from toolchain.cli import diagnostics, images
 from toolchain.cli.board import STEPS, Board
+from toolchain.cli.control import Place
 from toolchain.cli.runtime import ControlServer, RunnerError
+from toolchain.cli.sessions import SessionKeeper, SessionStore, state_folder
 from toolchain.config.control_key import KEY_BYTES_MIN
 from toolchain.config.endpoint import QEMU_HOST
 from toolchain.config.schema import DISCOVERY_PATH
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 # without it by then is stopped until it is there.
 PATIENCE_S = 2.5
 QUIET_S = 2.0
+KEEP_S = 2.0
+"""How long the sessions of a node that is gone are still hoped for; seconds."""
 OFF_S, OFF_POLL_S = 3.0, 0.25
 """How long a machine has to switch itself off after its node said so; seconds."""
 """Without a line for so long, the node is asked whether its serial port dropped some."""
@@ -103,6 +108,11 @@ def with_control_key(config: NodeConfig) -> NodeConfig:
     return replace(config, control_key=SecretBytes(secrets.token_bytes(KEY_BYTES_MIN)))
 
 
+def with_sessions(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with this runner as the keeper of sessions."""
+    return replace(config, sessions=config.sessions.model_copy(update={"provider": "host"}))
+
+
 @dataclass
 class Runner:
     """A running node.
@@ -123,6 +133,9 @@ class Runner:
     _node: Node | None = None
     _key: bytes = field(default=b"", repr=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _keeper: SessionKeeper | None = None
+    _keeping: asyncio.Task[int] | None = None
+    _saves: bool = False
 
     def __post_init__(self) -> None:
         shards = self.options.config.shards
@@ -150,14 +163,19 @@ class Runner:
             await stack.enter_async_context(ControlServer(self.options.name, handlers))
             folder = Path(tempfile.mkdtemp(prefix="shardfw-tftp-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            config = with_control_key(self.options.config)
+            config = with_sessions(with_control_key(self.options.config))
             self._key = config.control_key.get_secret_value()
             if self.options.local_gateway:
                 self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))
                 config = with_gateway(config, self.gateway.port)
             config = with_lines(config)
+            store = SessionStore(state_folder() / f"{self.options.name}.sessions.json")
+            self._keeper = SessionKeeper(store)
             self._node = await self._start(stack, folder, config)
-            await self._wait(until)
+            try:
+                await self._wait(until)
+            finally:
+                await self._end_keeping()
 
     def _gateway(self) -> GatewayOptions:
         from pxe.gateway.load import LoadOptions  # noqa: PLC0415
@@ -321,11 +339,38 @@ class Runner:
         return self._node
 
     def _take(self, line: SerialLine) -> None:
-        """Take one serial line: board, listener."""
+        """Take one serial line: board, sessions, listener."""
         parsed = self.board.feed(line.seconds, line.text)
+        if parsed is not None and parsed.code in (log.NODE_STARTED, log.NODE_STOPPING):
+            self._saves = parsed.code is log.NODE_STOPPING
+            self._keeping = asyncio.ensure_future(self._keep(self._keeping))
         self._changed.set()
         if self.on_line is not None:
             self.on_line(line, parsed)
+
+    async def _keep(self, before: asyncio.Task[int] | None) -> int:
+        """Offer sessions to the node that has started, or take those of the one that stops."""
+        node, shards = self._running(), self.options.config.shards
+        saves, keeper = self._saves, self._keeper
+        if before is not None:
+            await before
+        if keeper is None:
+            return 0
+        place = Place("127.0.0.1", await node.forwarded_port(), self._key)
+        work = keeper.collect if saves else keeper.offer
+        return await asyncio.to_thread(
+            work, place, range(shards.start, shards.start + shards.count)
+        )
+
+    async def _end_keeping(self) -> None:
+        """Let a stop have its sessions; whatever else goes on ends at once."""
+        if self._keeper is None or self._keeping is None:
+            return
+        if self._saves:
+            await asyncio.wait([self._keeping], timeout=KEEP_S)
+        self._keeper.ended.set()
+        with contextlib.suppress(NodeError):
+            await self._keeping
 
     async def _where(self, _request: dict[str, Any]) -> dict[str, object]:
         """Tell where the node is reached from this machine, and with which key.

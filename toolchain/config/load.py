@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         BackoffConfig,
         DispatchConfig,
         PlanConfig,
+        SessionsConfig,
         StartupConfig,
     )
     from toolchain.config.schema import (
@@ -73,6 +74,7 @@ class NodeConfig:
     plan: PlanConfig
     startup: StartupConfig
     backoff: BackoffConfig
+    sessions: SessionsConfig
     dispatch: DispatchConfig
     network: NetworkConfig
     diagnostics: DiagnosticsConfig

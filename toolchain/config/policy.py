@@ -92,6 +92,15 @@ class BackoffConfig(Section):
         return self
 
 
+class SessionsConfig(Section):
+    """`[sessions]`: who keeps sessions while the node is off."""
+
+    provider: Literal["none", "host"] = Field("none", description='"none" or "host"')
+    load_timeout_ms: int = Field(
+        5_000, ge=1, le=MAX_MS, description="milliseconds that a shard waits for a saved session"
+    )
+
+
 class DispatchConfig(Section):
     """`[dispatch]`: what happens to events."""
 

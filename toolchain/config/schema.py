@@ -23,7 +23,13 @@ from toolchain.config.endpoint import (
     refuse,
     to_address,
 )
-from toolchain.config.policy import BackoffConfig, DispatchConfig, PlanConfig, StartupConfig
+from toolchain.config.policy import (
+    BackoffConfig,
+    DispatchConfig,
+    PlanConfig,
+    SessionsConfig,
+    StartupConfig,
+)
 from toolchain.config.section import Section
 
 # A node's workspaces, slot table and diagnostics answer are sized for this many.
@@ -347,6 +353,7 @@ SECTIONS: dict[str, type[Section]] = {
     "plan": PlanConfig,
     "startup": StartupConfig,
     "backoff": BackoffConfig,
+    "sessions": SessionsConfig,
     "dispatch": DispatchConfig,
     "network": NetworkConfig,
     "diagnostics": DiagnosticsConfig,

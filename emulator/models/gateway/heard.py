@@ -79,7 +79,7 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
         if context.profile == ProfileId.FLUXER:
             events_notice(w, shard, Notice.THREADS_STALE, context.sequence, 0)
         events_notice(w, shard, Notice.GAP, 0, 0)
-    elif context.flags & ShardFlag.ESTABLISHED:
+    elif context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):
         events_notice(w, shard, Notice.NEW_SESSION, context.sequence, 0)
         stream = context.events
         first = stream.gap_first if stream.gap_open else EVENT_UNKNOWN

@@ -7,6 +7,7 @@ from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics import diagnostics_input
 from emulator.models.node.listen import control_subscribe, control_unsubscribe
 from emulator.models.node.send import control_submit
+from emulator.models.node.sessions import control_session_offer, control_session_take
 from emulator.models.node.stop import control_stop
 from emulator.models.node.verbs import (
     control_lease_arm,
@@ -44,6 +45,8 @@ _HANDLERS = {
     ControlVerb.UNSUBSCRIBE: control_unsubscribe,
     ControlVerb.STOP: control_stop,
     ControlVerb.NODE_RELEASE: control_node_release,
+    ControlVerb.SESSION_OFFER: control_session_offer,
+    ControlVerb.SESSION_TAKE: control_session_take,
 }
 
 

@@ -41,7 +41,7 @@ def node_init(w: World) -> int:
     config, core, plan = w.g(CONFIG), w.g(CORE), w.g(PLAN)
     core.now = w.rdtsc()
     plan.global_total, plan.local_start = config.global_total, config.local_start
-    plan.local_count = config.local_count
+    plan.local_count, plan.generation = config.local_count, 1
     keys = config.max_concurrency
     w.g(PERMITS).max_concurrency = keys if 1 <= keys <= PERMITS_MAX else 1
     survive_begin(w)

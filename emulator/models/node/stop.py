@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.cpu.power import power_pressed
 from emulator.models.log import log_write
 from emulator.models.node.lease import slots_wake
+from emulator.models.node.sessions import stop_save
 from firmware.layouts.clock import NEVER
 from firmware.layouts.control import ControlResult
 from firmware.layouts.log import NODE_STOPPED, NODE_STOPPING
@@ -62,6 +63,9 @@ def stop_tick(w: World) -> int:
         left = sum(wait(w) for wait in _WAITS)
         if left and stop.deadline > now:
             return int(stop.deadline)
+        saving = stop_save(w)
+        if saving:
+            return saving
         stop.left, stop.took = left, now - stop.began
         stop.deadline = now + STOP_LINGER_MS * w.g(CLOCK).tsc_cycles_per_ms
         stop.phase = StopPhase.STOPPED

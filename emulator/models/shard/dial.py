@@ -6,9 +6,11 @@ from emulator.models.log import log_write
 from emulator.models.net.dns import dns_resolve
 from emulator.models.shard.allowance import allowance_hold
 from emulator.models.shard.discover import shard_discover
+from emulator.models.shard.load import session_wait
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
+from emulator.models.shard.snapshot import session_confirm
 from emulator.models.shard.startup import attempt_budget, startup_begin
 from emulator.models.tcp.connect import tcp_connect
 from emulator.models.tls.transport import tls_abort
@@ -25,14 +27,16 @@ from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
 
 @model
 def shard_may_start(w: World, shard: int) -> int:
-    """Lease, clock, crashes, network, allowance, in this order."""
+    """Lease, clock, crashes, network, a saved session, allowance, in this order."""
     if w.g(LEASE).expired:
         return Hold.LEASE_EXPIRED
     if not w.g(CLOCK).tsc_cycles_per_ms:
         return Hold.NO_CLOCK
     if w.g(SURVIVAL).held:
         return Hold.CRASH_LOOP
-    return allowance_hold(w, shard) if w.g(NETWORK).configured else Hold.NO_NETWORK
+    if not w.g(NETWORK).configured:
+        return Hold.NO_NETWORK
+    return session_wait(w, shard) or allowance_hold(w, shard)
 
 
 @model
@@ -76,6 +80,12 @@ def shard_dial(w: World, shard: int) -> None:
     """A Resume goes to the host that READY named; everything else to the base host."""
     context = w.view(ShardContext, shard)
     resume = shard_is_resumable(w, shard)
+    if resume and context.flags & ShardFlag.RESTORED:
+        if shard_discover(w, shard):
+            return
+        if session_confirm(w, shard):
+            context.phase = Phase.PERMIT
+            return
     session = w.view(Session, context.session_ptr) if resume else None
     if session is not None and session.resume_host_len:
         name, length = session.resume_host.address, session.resume_host_len

@@ -14,7 +14,7 @@ def shard_gap_begin(w: World, shard: int) -> None:
     stream = context.events
     events_abort(w, shard)
     stops = context.failure_flags & (FailureFlag.FATAL | FailureFlag.RESHARD)
-    told = stream.gap_open or not context.flags & ShardFlag.ESTABLISHED
+    told = stream.gap_open or not context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
     if stops or told or shard_is_resumable(w, shard):
         return
     known = context.evidence.sequence

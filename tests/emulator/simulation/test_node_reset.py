@@ -54,7 +54,7 @@ def test_after_a_warm_reset_every_session_is_resumed(rig_of):
     for shard in range(rig.facts.shards):
         rig.gateway.core.dispatch(shard, "MESSAGE_CREATE", {"content": "while it booted"})
     rig.gateway.flush()
-    assert len(codes(rig, "session.restored")) == rig.facts.shards
+    assert len(codes(rig, "lifecycle.sessionRestored")) == rig.facts.shards
     rig.until_ready()
     assert [shard.identifies for shard in rig.stats.shards] == identified
     assert [shard.resumes for shard in rig.stats.shards] == [1] * rig.facts.shards
@@ -98,7 +98,7 @@ def test_after_a_power_cycle_everything_is_fresh(rig_of):
     rig.run(10)
     rig.power_off()
     rig.power_on()
-    assert codes(rig, "session.restored") == codes(rig, "boot.warm") == []
+    assert codes(rig, "lifecycle.sessionRestored") == codes(rig, "boot.warm") == []
     rig.until_ready()
     assert rig.node.g(SURVIVOR).boots == 1
     assert [row.identifies for row in rig.invariants.rows] == [1] * rig.facts.shards
@@ -108,8 +108,8 @@ def test_a_session_that_grew_old_while_the_machine_was_down_is_not_offered(rig_o
     rig = rig_of(1)
     rig.until_ready()
     rig.warm_reset(after_s=61)
-    reasons = [line["reason"] for line in codes(rig, "session.ignored")]
-    assert reasons == ["too_old"] * rig.facts.shards
+    problems = [line["problem"] for line in codes(rig, "lifecycle.sessionSnapshotIgnored")]
+    assert problems == ["too_old"] * rig.facts.shards
     rig.until_ready()
     assert [row.identifies for row in rig.invariants.rows] == [1] * rig.facts.shards
 
@@ -121,7 +121,9 @@ def test_a_shard_that_was_down_long_before_the_reset_is_not_resumed(rig_of):
     rig.world.port("node").set_link(up=False)
     rig.run(200)
     rig.warm_reset()
-    assert {line["reason"] for line in codes(rig, "session.ignored")} == {"too_old"}
+    assert {line["problem"] for line in codes(rig, "lifecycle.sessionSnapshotIgnored")} == {
+        "too_old"
+    }
     rig.until_ready()
 
 

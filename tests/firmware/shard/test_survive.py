@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from emulator.machine import Region
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.sessions import SESSION_KEPT_BYTES
 from firmware.layouts.shard import SSES_VALID, ShardContext, ShardFlag, ShardState
-from firmware.layouts.survivor import SESSION_KEPT_BYTES, SURVIVAL, SavedSession
+from firmware.layouts.survivor import SURVIVAL, SavedSession
 from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SURVIVOR_PAGE
 from firmware.shard.survive import survive_offer, survive_shard
 from tests.support.lab import Lab
@@ -38,6 +39,7 @@ def prepare(**fields):
     shard.session_ptr = shard.session.address_
     session = shard.session
     session.valid, session.session_id_len, session.resume_host_len = SSES_VALID, 4, 3
+    session.resume_port = 80
     session.session_id[0:4], session.resume_host[0:3] = b"abcd", b"gw1"
     for name, value in fields.items():
         setattr(shard, name, value)
@@ -64,9 +66,9 @@ def test_before_the_pages_were_looked_at_nothing_is_kept_or_offered():
 def test_a_session_is_kept_with_what_was_handed_on():
     shard = prepare()
     row = keep(shard)
-    assert (row.valid, row.connected, row.sequence, row.saved_at) == (1, 1, 76, UNIX)
-    assert (row.shard_id, row.shard_total, row.identifies) == (41, 64, 1)
-    assert row.session[0:SESSION_KEPT_BYTES] == LAB.machine.read(
+    assert (row.valid, row.connected, row.snapshot.sequence, row.saved_at) == (1, 1, 76, UNIX)
+    assert (row.snapshot.shard_id, row.snapshot.shard_total, row.identifies) == (41, 64, 1)
+    assert row.snapshot.session[0:SESSION_KEPT_BYTES] == LAB.machine.read(
         shard.session.address_, SESSION_KEPT_BYTES
     )
 
@@ -75,10 +77,10 @@ def test_a_sequence_that_grows_is_kept_once_a_second():
     shard = prepare()
     keep(shard)
     shard.gateway.seq_acked = 80
-    assert keep(shard, at_s=0.999).sequence == 76
-    assert keep(shard, at_s=1).sequence == 80
+    assert keep(shard, at_s=0.999).snapshot.sequence == 76
+    assert keep(shard, at_s=1).snapshot.sequence == 80
     shard.gateway.seq_acked = 81
-    assert keep(shard, at_s=1.5).sequence == 80
+    assert keep(shard, at_s=1.5).snapshot.sequence == 80
 
 
 def test_the_date_is_that_of_the_connections_end():
@@ -86,10 +88,10 @@ def test_the_date_is_that_of_the_connections_end():
     keep(shard)
     shard.state = ShardState.BACKOFF
     row = keep(shard, at_s=10)
-    assert (row.connected, row.saved_at, row.sequence) == (0, UNIX + 10, 77)
+    assert (row.connected, row.saved_at, row.snapshot.sequence) == (0, UNIX + 10, 77)
     shard.session.unanswered_resumes = 1
     assert keep(shard, at_s=30).saved_at == UNIX + 10
-    assert row.session[0:16] == LAB.machine.read(shard.session.address_, 16)
+    assert row.snapshot.session[0:16] == LAB.machine.read(shard.session.address_, 16)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_whatever_changes_but_the_sequence_is_kept_at_once(change):
     for name, value in change.items():
         setattr(shard, name, value)
     shard.sequence = shard.gateway.seq_acked = 99
-    assert keep(shard, at_s=0.1).sequence == 99
+    assert keep(shard, at_s=0.1).snapshot.sequence == 99
 
 
 @pytest.mark.parametrize("field", ["session_id_len", "resume_host_len", "resume_port"])
@@ -111,7 +113,7 @@ def test_a_changed_session_is_kept_at_once(field):
     keep(shard)
     setattr(shard.session, field, 7)
     row = keep(shard, at_s=0.1)
-    assert row.session[0:16] == LAB.machine.read(shard.session.address_, 16)
+    assert row.snapshot.session[0:16] == LAB.machine.read(shard.session.address_, 16)
 
 
 @pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
@@ -142,11 +144,15 @@ def offered(*, after_s, connected=True, **fields):
 def test_a_young_session_is_offered(after_s, connected):
     shard, session = offered(after_s=after_s, connected=connected)
     LAB.call(survive_offer, shard=shard.address_)
-    assert (shard.sequence, shard.flags) == (76 if connected else 77, ShardFlag.SEQ_VALID)
+    assert shard.sequence == shard.gap_from == (76 if connected else 77)
+    assert shard.flags == ShardFlag.SEQ_VALID | ShardFlag.RESTORED
     assert LAB.machine.read(shard.session.address_, SESSION_KEPT_BYTES) == session
     row = LAB.view(SavedSession, ROW)
     assert (row.valid, row.connected, row.saved_at) == (1, 0, UNIX)
-    assert f"code=session.restored sequence={row.sequence} age_s={max(after_s, 0)}" in lines()
+    assert (
+        f"code=lifecycle.sessionRestored ageMs={max(after_s, 0) * 1000} "
+        f"sequence={row.snapshot.sequence}" in lines()
+    )
 
 
 def test_an_offered_session_does_not_grow_younger_by_another_reset():
@@ -156,29 +162,29 @@ def test_an_offered_session_does_not_grow_younger_by_another_reset():
 
 
 @pytest.mark.parametrize(
-    ("after_s", "change", "reason"),
+    ("after_s", "change", "problem"),
     [
         (60, None, "too_old"),
-        (-6, None, "too_old"),
-        (0, {"shard_id": 42}, "other_plan"),
-        (0, {"shard_total": 65}, "other_plan"),
+        (-6, None, "saved_in_the_future"),
+        (0, {"shard_id": 42}, "another_plan"),
+        (0, {"shard_total": 65}, "another_plan"),
     ],
 )
-def test_a_session_that_does_not_fit_is_refused_with_the_reason(after_s, change, reason):
+def test_a_session_that_does_not_fit_is_refused_with_its_problem(after_s, change, problem):
     shard, _ = offered(after_s=after_s)
     for name, value in (change or {}).items():
         setattr(shard, name, value)
     LAB.call(survive_offer, shard=shard.address_)
     assert (shard.sequence, shard.flags) == (0, 0)
     assert LAB.view(SavedSession, ROW).valid == 0
-    assert f"code=session.ignored reason={reason} sequence=76" in lines()
+    assert f"code=lifecycle.sessionSnapshotIgnored problem={problem} sequence=76" in lines()
 
 
 def test_without_a_date_no_age_is_known():
     shard, _ = offered(after_s=0)
     LAB.g(CLOCK).unix_time = 0
     LAB.call(survive_offer, shard=shard.address_)
-    assert "reason=no_date" in lines()
+    assert "problem=age_unknown" in lines()
 
 
 def test_nothing_kept_is_nothing_said():
@@ -194,4 +200,4 @@ def test_a_damaged_session_is_refused(at, flip):
     LAB.machine.write(ROW + at, bytes([byte ^ flip]))
     LAB.call(survive_offer, shard=shard.address_)
     assert shard.flags == 0
-    assert "reason=damaged" in lines()
+    assert "problem=malformed" in lines()

@@ -1,0 +1,367 @@
+"""A session as a snapshot: taken, judged, and made a shard's own again.
+
+The pages that a warm reset keeps and the provider's store hold the same snapshot, so one routine
+judges both.
+"""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.sha256 import sha256_finish, sha256_start
+from firmware.gateway.url import CHARS, HOST_CHAR, ID_CHAR
+from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
+from firmware.layouts.log import SESSION_IGNORED, SESSION_RESTORED
+from firmware.layouts.node import PLAN, Plan
+from firmware.layouts.sessions import (
+    AGE_MAX_MS,
+    DIGEST_BYTES,
+    FUTURE_MAX_MS,
+    SESSION_KEPT_BYTES,
+    SESSIONS,
+    SNAPSHOT_MAGIC,
+    SessionProblem,
+    Sessions,
+    SessionSnapshot,
+)
+from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
+from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
+from firmware.log import log, log_write
+from firmware.websocket.request import ws_base
+from toolchain.asm import (
+    AE,
+    AL,
+    CF,
+    DX,
+    EAX,
+    ECX,
+    EDX,
+    NC,
+    NE,
+    NZ,
+    R8,
+    R8D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    E,
+    In,
+    Label,
+    Mem8,
+    Out,
+    Reg32,
+    Reg64,
+    Z,
+    mem8,
+    routine,
+)
+
+SESSION_AT = SessionSnapshot.session.offset
+_QUADS = range(0, DIGEST_BYTES, 8)
+
+
+@routine(
+    outputs=[Out(CF, "1 = the gateway is still to be discovered, so `endpoint` is not made")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ConfigBlob.token,
+        ConfigBlob.token_len,
+        ConfigBlob.discovery,
+        Discovery.state,
+        Sessions.digest,
+        Sessions.bot_known,
+        Sessions.endpoint_known,
+    ],
+    writes=[
+        Sessions.bot,
+        Sessions.bot_known,
+        Sessions.endpoint,
+        Sessions.endpoint_known,
+        Sessions.place,
+        Sessions.digest,
+    ],
+    calls=[sha256_start, sha256_finish, ws_base],
+    saves=[R12],
+    source="firmware/docs/lifecycle.md#session-snapshots",
+)
+def session_identity(a: Asm) -> None:
+    """Make the digests that tell this bot and this endpoint from others, once."""
+    state, known, unknown = SESSIONS.it, a.label("known"), a.label("unknown")
+    a.cmp(state.bot_known, 0)
+    with a.if_(E):
+        a.mov(state.bot_known, 1)
+        a.call(sha256_start)
+        a.lea(RSI, CONFIG.it.token.address)
+        a.mov(ECX, CONFIG.it.token_len)
+        a.lea(RDI, state.digest.address)
+        a.call(sha256_finish)
+        for at in _QUADS:  # unrolled: two quadwords
+            a.mov(RAX, state.digest.m64(at))
+            a.mov(state.bot.m64(at), RAX)
+    a.cmp(state.endpoint_known, 0)
+    a.j(NE, known)
+    a.cmp(CONFIG.it.discovery, DiscoveryMode.STATIC)
+    with a.if_(NE):
+        a.cmp(DISCOVERY.it.state, DiscoveryState.FOUND)
+        a.j(NE, unknown)
+    a.mov(state.endpoint_known, 1)
+    a.call(ws_base)
+    a.mov(R12D, ECX)
+    a.lea(R8, state.place.address)
+    a.mov(RDI, R8)
+    a.rep_movsb()
+    a.mov(Sessions.at(R8, -Sessions.place.offset).place.m16(index=R12), DX)
+    a.call(sha256_start)
+    a.lea(RSI, state.place.address)
+    a.lea(ECX, Sessions.at(R12, 2).save_deadline)
+    a.lea(RDI, state.digest.address)
+    a.call(sha256_finish)
+    for at in _QUADS:  # unrolled: two quadwords
+        a.mov(RAX, state.digest.m64(at))
+        a.mov(state.endpoint.m64(at), RAX)
+    a.place(known)
+    a.clc()
+    a.ret()
+    a.place(unknown)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "the shard"),
+        In(RDI, SessionSnapshot, "where the snapshot goes"),
+        In(EDX, int, "the sequence that a Resume shall name"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.shard_id,
+        ShardContext.shard_total,
+        ShardContext.profile,
+        Session,
+        Plan.generation,
+        Sessions.bot,
+        Sessions.endpoint,
+    ],
+    writes=[SessionSnapshot],
+    calls=[session_identity],
+    saves=[R12, R13],
+    source="firmware/docs/lifecycle.md#session-snapshots",
+)
+def snapshot_take(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, sequence: Reg32) -> None:
+    """Write down the session and whose it is."""
+    kept = SessionSnapshot.at(R12)
+    a.mov(R12, RDI)
+    a.mov(R13D, sequence)
+    a.call(session_identity)
+    a.mov(kept.magic, SNAPSHOT_MAGIC)
+    a.mov(kept.sequence, R13D)
+    for source, target in (
+        (shard.shard_id, kept.shard_id),
+        (shard.shard_total, kept.shard_total),
+        (PLAN.it.generation, kept.plan_generation),
+    ):  # fmt: skip - three values, unrolled
+        a.mov(EAX, source)
+        a.mov(target, EAX)
+    a.mov(AL, shard.profile)
+    a.mov(kept.profile, AL)
+    for at in _QUADS:  # unrolled: two quadwords of each digest
+        a.mov(RAX, SESSIONS.it.endpoint.m64(at))
+        a.mov(kept.endpoint.m64(at), RAX)
+        a.mov(RAX, SESSIONS.it.bot.m64(at))
+        a.mov(kept.bot.m64(at), RAX)
+    a.lea(RSI, shard.session.valid)
+    a.lea(RDI, kept.session.m8())
+    a.mov(ECX, SESSION_KEPT_BYTES // 8)
+    a.rep_movsq()
+    a.ret()
+
+
+def _letters(a: Asm, text: Mem8[int], bit: int, bad: Label) -> None:
+    """Go to `bad` unless each of the ECX > 0 letters of a text is of the kind `bit`."""
+    a.lea(RSI, text)
+    a.lea(RDI, CHARS.address)
+    with a.loop() as each:
+        a.movzx(R8D, mem8(RSI, -1, index=RCX, ref=CHARS))
+        a.test(mem8(RDI, index=R8, ref=CHARS), bit)
+        a.j(Z, bad)
+        a.dec(ECX)
+        a.again(NZ, each)
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "the shard that would take it over"),
+        In(RSI, SessionSnapshot, "the snapshot"),
+        In(RDX, int, "its age in milliseconds, signed"),
+    ],
+    outputs=[Out(EAX, "SessionProblem; 0 = fine")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        SessionSnapshot,
+        Session,
+        CHARS,
+        ShardContext.shard_id,
+        ShardContext.shard_total,
+        ShardContext.profile,
+        Plan.generation,
+        Sessions.bot,
+        Sessions.endpoint,
+    ],
+    calls=[session_identity],
+    saves=[R12, R13],
+    source="firmware/docs/lifecycle.md#session-snapshots",
+)
+def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age: Reg64) -> None:
+    """Judge a snapshot: form, age, endpoint, plan, bot, generation; the first problem counts."""
+    kept, session = SessionSnapshot.at(R12), Session.at(R12, SESSION_AT)
+    bad, dated = a.label("bad"), a.label("dated")
+    a.mov(R12, RSI)
+    a.mov(R13, age)
+
+    a.mov(EAX, SessionProblem.MALFORMED)
+    a.cmp(kept.magic, SNAPSHOT_MAGIC)
+    a.j(NE, bad)
+    a.cmp(session.valid, SSES_VALID)
+    a.j(NE, bad)
+    a.mov(ECX, session.session_id_len)
+    a.lea(EDX, mem8(RCX, -1, ref=CHARS))
+    a.cmp(EDX, SESSION_ID_MAX)
+    a.j(AE, bad)
+    _letters(a, session.session_id.m8(), ID_CHAR, bad)
+    a.mov(ECX, session.resume_host_len)
+    a.test(ECX, ECX)
+    with a.if_(NZ):
+        a.cmp(ECX, RESUME_HOST_MAX)
+        a.j(A, bad)
+        a.cmp(session.resume_port, 0)
+        a.j(E, bad)
+        _letters(a, session.resume_host.m8(), HOST_CHAR, bad)
+
+    # One unsigned comparison holds the age against both ends of its window.
+    a.lea(RCX, Session.at(R13, FUTURE_MAX_MS).valid)
+    a.cmp(RCX, AGE_MAX_MS + FUTURE_MAX_MS)
+    a.j(B, dated)
+    a.shr(R13, 63)
+    a.lea(EAX, Session.at(R13, SessionProblem.TOO_OLD).valid)  # the next problem when negative
+    a.place(bad)
+    a.ret()
+
+    a.place(dated)
+    a.call(session_identity)
+    with a.if_(NC):
+        # While the gateway is not discovered the attempt looks at this later.
+        a.mov(EAX, SessionProblem.ANOTHER_ENDPOINT)
+        for at in _QUADS:  # unrolled: two quadwords
+            a.mov(RCX, kept.endpoint.m64(at))
+            a.cmp(RCX, SESSIONS.it.endpoint.m64(at))
+            a.j(NE, bad)
+    a.mov(EAX, SessionProblem.ANOTHER_ENDPOINT)
+    a.movzx(ECX, kept.profile)
+    a.movzx(EDX, shard.profile)
+    a.cmp(ECX, EDX)
+    a.j(NE, bad)
+    a.mov(EAX, SessionProblem.ANOTHER_PLAN)
+    for mine, its in ((shard.shard_id, kept.shard_id), (shard.shard_total, kept.shard_total)):
+        # two values, unrolled
+        a.mov(ECX, its)
+        a.cmp(ECX, mine)
+        a.j(NE, bad)
+    a.mov(EAX, SessionProblem.ANOTHER_BOT)
+    for at in _QUADS:  # unrolled: two quadwords
+        a.mov(RCX, kept.bot.m64(at))
+        a.cmp(RCX, SESSIONS.it.bot.m64(at))
+        a.j(NE, bad)
+    a.mov(EAX, SessionProblem.ANOTHER_GENERATION)
+    a.mov(ECX, kept.plan_generation)
+    a.cmp(ECX, PLAN.it.generation)
+    a.j(NE, bad)
+    a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "a shard that has not started"),
+        In(RSI, SessionSnapshot, "a snapshot without a problem"),
+        In(RDX, int, "its age in milliseconds, signed"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[SessionSnapshot, ShardContext.flags],
+    writes=[
+        ShardContext.sequence,
+        ShardContext.flags,
+        ShardContext.gap_from,
+        ShardContext.load,
+        ShardContext.restored_endpoint,
+        Session,
+    ],
+    calls=[log_write],
+    source="firmware/docs/lifecycle.md#session-snapshots",
+)
+def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age: Reg64) -> None:
+    """Make the session the shard's own: its first try is a Resume."""
+    a.mov(EAX, snapshot.sequence)
+    a.mov(shard.sequence, EAX)
+    a.mov(shard.gap_from, EAX)
+    a.or_(shard.flags, ShardFlag.SEQ_VALID | ShardFlag.RESTORED)
+    a.mov(shard.load, SessionLoad.SETTLED)
+    for at in _QUADS:  # unrolled: two quadwords
+        a.mov(RAX, snapshot.endpoint.m64(at))
+        a.mov(shard.restored_endpoint.m64(at), RAX)
+    a.lea(RSI, snapshot.session.m8())
+    a.lea(RDI, shard.session.valid)
+    a.mov(ECX, SESSION_KEPT_BYTES // 8)
+    a.rep_movsq()
+    # A clock that went back makes it no younger than new.
+    a.mov(RAX, age)
+    a.shr(RAX, 63)
+    a.dec(RAX)
+    a.and_(RDX, RAX)
+    log(a, SESSION_RESTORED, RBX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that would resume a restored session")],
+    outputs=[Out(CF, "1 = the session is dropped")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ShardContext.restored_endpoint,
+        ShardContext.sequence,
+        ShardContext.flags,
+        Sessions.endpoint,
+    ],
+    writes=[ShardContext.flags, Session.valid, Session.resume_host_len],
+    calls=[session_identity, log_write],
+    source="firmware/docs/lifecycle.md#session-snapshots",
+)
+def session_confirm(a: Asm, shard: ShardContext) -> None:
+    """Drop a restored session that is not of the gateway that discovery found."""
+    another = a.label("another")
+    a.call(session_identity)
+    with a.if_(NC):
+        for at in _QUADS:  # unrolled: two quadwords
+            a.mov(RAX, shard.restored_endpoint.m64(at))
+            a.cmp(RAX, SESSIONS.it.endpoint.m64(at))
+            a.j(NE, another)
+    a.clc()
+    a.ret()
+    a.place(another)
+    a.xor(EAX, EAX)
+    a.mov(shard.session.valid, EAX)
+    a.mov(shard.session.resume_host_len, EAX)
+    a.and_(shard.flags, ~(ShardFlag.SEQ_VALID | ShardFlag.RESTORED) & 0xFFFF_FFFF)
+    a.mov(EDX, SessionProblem.ANOTHER_ENDPOINT)
+    a.mov(ECX, shard.sequence)
+    log(a, SESSION_IGNORED, RBX)
+    a.stc()
+    a.ret()

@@ -1,0 +1,80 @@
+"""The wait for a saved session: its budget, its end, and who does not wait."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firmware.layouts.config import CONFIG
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.policy import STARTUP, SessionProvider
+from firmware.layouts.shard import Hold, SessionLoad, ShardContext
+from firmware.shard.load import session_wait
+from tests.support.lab import Lab
+
+LAB = Lab(session_wait)
+MS, NOW = 1_000_000, 900_000 * 1_000_000
+
+
+def prepare(*, left_ms=30_000, timeout_ms=5_000, provider=SessionProvider.HOST):
+    LAB.reset()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
+    config = LAB.g(CONFIG)
+    config.session_provider, config.load_timeout_ms = provider, timeout_ms
+    LAB.g(STARTUP).deadline = 0 if left_ms is None else NOW + left_ms * MS
+    return LAB.view(ShardContext, LAB.shard(0))
+
+
+def wait(shard, at_ms=0):
+    LAB.g(CORE).now = NOW + at_ms * MS
+    return LAB.call(session_wait, shard=shard.address_).outputs["eax"]
+
+
+def lines():
+    return LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head).decode()
+
+
+def test_without_a_provider_nobody_waits():
+    shard = prepare(provider=SessionProvider.NONE)
+    assert (wait(shard), shard.load_deadline) == (0, 0)
+
+
+def test_who_has_heard_does_not_wait():
+    shard = prepare()
+    shard.load = SessionLoad.SETTLED
+    assert (wait(shard), shard.load_deadline) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "timeout_ms", "budget_ms"),
+    [(30_000, 5_000, 5_000), (4_000, 5_000, 4_000), (0, 5_000, 1), (-7, 5_000, 1), (9, 1, 1)],
+)
+def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
+    shard = prepare(left_ms=left_ms, timeout_ms=timeout_ms)
+    assert wait(shard) == Hold.SESSION_LOAD
+    assert shard.load_deadline == NOW + budget_ms * MS
+    LAB.g(CORE).now = shard.load_deadline - 1
+    assert LAB.call(session_wait, shard=shard.address_).outputs["eax"] == Hold.SESSION_LOAD
+    assert lines() == ""
+    assert wait(shard, budget_ms) == 0
+    assert shard.load == SessionLoad.SETTLED
+    assert f"code=lifecycle.sessionLoadFailed timeoutMs={timeout_ms}\n" in lines()
+    assert wait(shard, budget_ms) == 0
+    assert lines().count("\n") == 1
+
+
+def test_the_first_wait_begins_the_group_start():
+    shard = prepare(left_ms=None)
+    LAB.g(CONFIG).startup_timeout_ms, LAB.g(CONFIG).max_concurrency = 2_000, 1
+    LAB.g(CORE).slots_used = 1
+    assert wait(shard) == Hold.SESSION_LOAD
+    assert LAB.g(STARTUP).deadline == NOW + 2_000 * MS
+    assert shard.load_deadline == NOW + 2_000 * MS
+
+
+@given(st.integers(0, 40_000), st.integers(1, 2**31 - 1), st.integers(0, 60_000), st.integers(0, 1))
+def test_any_wait_is_as_the_model_says(left_ms, timeout_ms, at_ms, load):
+    shard = prepare(left_ms=left_ms, timeout_ms=timeout_ms)
+    shard.load = load
+    wait(shard)
+    wait(shard, at_ms)

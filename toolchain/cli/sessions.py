@@ -1,0 +1,167 @@
+"""Sessions that `shardfw run` keeps while its node is off: the store, and the talk with the node.
+
+The node's snapshots are opaque here. A snapshot is offered once: what was offered is gone from the
+store, so that no session is ever resumed twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firmware.layouts.control import ControlResult, ControlVerb
+from firmware.layouts.sessions import ANY_SHARD, SessionSnapshot
+from toolchain.cli.control import Commander, NoReplyError, RefusedError, UncertainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from toolchain.cli.control import Place
+
+OFFER_PATIENCE_S, TAKE_PATIENCE_S = 60.0, 12.0
+"""How long a node has to get an address after its start, and to release its shards; seconds."""
+REPLY_S, AGAIN_S = 0.5, 0.02
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of what outlives a run, made when it is missing: private to this user."""
+    base = environ.get("XDG_STATE_HOME")
+    parent = Path(base) if base else Path.home() / ".local" / "state"
+    folder = parent / "shardfw"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One session.
+
+    Attributes:
+        snapshot: What the node gave.
+        ended_ms: When its connection ended; Unix time of this machine in milliseconds.
+    """
+
+    snapshot: bytes = field(repr=False)
+    ended_ms: int
+
+
+@dataclass(frozen=True)
+class SessionStore:
+    """The sessions of one run's name, in a file that only this user can read.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def save(self, sessions: Mapping[int, Saved]) -> None:
+        """Write all sessions, by shard, in place of what is there; without any there is no file."""
+        if not sessions:
+            self.path.unlink(missing_ok=True)
+            return
+        rows = {
+            str(shard): {"ended_ms": saved.ended_ms, "snapshot": saved.snapshot.hex()}
+            for shard, saved in sessions.items()
+        }
+        part = self.path.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(rows, file)
+        part.replace(self.path)
+
+    def take(self) -> dict[int, Saved]:
+        """Return all sessions by shard, and forget them; a file that cannot be read holds none."""
+        try:
+            rows = json.loads(self.path.read_text())
+            return {
+                int(shard): Saved(bytes.fromhex(row["snapshot"]), int(row["ended_ms"]))
+                for shard, row in rows.items()
+            }
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+        finally:
+            self.path.unlink(missing_ok=True)
+
+
+def now_ms() -> int:
+    """Return the Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class SessionKeeper:
+    """Offers sessions to a node that starts, and takes those of a node that stops.
+
+    Attributes:
+        store: Where they are in between.
+        clock: Gives Unix time in milliseconds.
+        ended: Set to end whatever it does.
+    """
+
+    store: SessionStore
+    clock: Callable[[], int] = now_ms
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def offer(self, place: Place, shards: Iterable[int]) -> int:
+        """Offer each shard its session, then let those without one start; return how many were taken.
+
+        Args:
+            place: The node.
+            shards: Its shards.
+        """
+        saved, taken = self.store.take(), 0
+        deadline = time.monotonic() + OFFER_PATIENCE_S
+        with Commander(place, REPLY_S) as node:
+            for shard in (*(n for n in shards if n in saved), ANY_SHARD):
+                session = saved.get(shard)
+                while not self.ended.is_set() and time.monotonic() < deadline:
+                    age = 0 if session is None else self.clock() - session.ended_ms
+                    try:
+                        reply = node.send(
+                            ControlVerb.SESSION_OFFER,
+                            slot=shard,
+                            argument=age % 2**64,
+                            payload=b"" if session is None else session.snapshot,
+                        )
+                    except (NoReplyError, UncertainError):
+                        continue
+                    except RefusedError:
+                        break  # it started without, or a reset has left it a fresher one
+                    taken += session is not None and reply.value == 0
+                    break
+        return taken
+
+    def collect(self, place: Place, shards: Iterable[int]) -> int:
+        """Take the sessions of a node that stops into the store; return how many there were.
+
+        Args:
+            place: The node.
+            shards: Its shards.
+        """
+        left, saved = list(shards), {}
+        deadline = time.monotonic() + TAKE_PATIENCE_S
+        with Commander(place, REPLY_S) as node:
+            while left and not self.ended.is_set() and time.monotonic() < deadline:
+                shard = left.pop(0)
+                try:
+                    reply = node.send(
+                        ControlVerb.SESSION_TAKE, slot=shard, room=SessionSnapshot.SIZE
+                    )
+                except (NoReplyError, UncertainError):
+                    left.append(shard)
+                    continue
+                except RefusedError as error:
+                    if error.result == ControlResult.SESSION_LIVE:
+                        left.append(shard)
+                        time.sleep(AGAIN_S)
+                    continue
+                if reply.payload:
+                    saved[shard] = Saved(reply.payload, self.clock() - reply.value)
+        self.store.save(saved)
+        return len(saved)
