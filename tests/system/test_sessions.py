@@ -18,7 +18,7 @@ def test_a_node_that_stopped_resumes_when_it_runs_again(environ, monkeypatch):
     store = state / "shardfw" / "node.sessions.json"
     with Running("--port", "0", "--shards", str(SHARDS), command="gateway") as gateway:
         gateway.wait("ws://")
-        port = re.search(r"ws://[^:]+:(\d+)", "\n".join(gateway.lines))[1]
+        port = re.findall(r"ws://[^:]+:(\d+)", "\n".join(gateway.lines))[0]
         config = environ / "node.toml"
         config.write_text(
             f'[gateway]\nurl = "ws://10.0.2.2:{port}/"\nmax_concurrency = 16\n'
