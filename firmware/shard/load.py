@@ -33,6 +33,8 @@ def session_wait(a: Asm, shard: ShardContext) -> None:
     cycles, settled = CLOCK.it.tsc_cycles_per_ms, a.label("settled")
     a.cmp(CONFIG.it.session_provider, SessionProvider.NONE)
     a.j(E, settled)
+    a.cmp(CONFIG.it.load_timeout_ms, 0)
+    a.j(E, settled)  # the host has told beforehand that it keeps none
     a.cmp(shard.load, SessionLoad.SETTLED)
     a.j(E, settled)
     a.cmp(shard.load_deadline, 0)

@@ -211,9 +211,9 @@ class TestLines:
                 'or "host"',
             ),
             (
-                "[sessions]\nload_timeout_ms = 0\n",
-                "node.toml:2: sessions.load_timeout_ms: 0 is not an integer from 1 to 2147483647. Write "
-                "milliseconds that a shard waits for a saved session",
+                "[sessions]\nload_timeout_ms = -1\n",
+                "node.toml:2: sessions.load_timeout_ms: -1 is not an integer from 0 to 2147483647. Write "
+                "milliseconds that a shard waits for a saved session, 0 when none comes",
             ),
             (
                 "[plan]\nidentify_shards = 1\n",

@@ -108,9 +108,17 @@ def with_control_key(config: NodeConfig) -> NodeConfig:
     return replace(config, control_key=SecretBytes(secrets.token_bytes(KEY_BYTES_MIN)))
 
 
-def with_sessions(config: NodeConfig) -> NodeConfig:
-    """Return the configuration with this runner as the keeper of sessions."""
-    return replace(config, sessions=config.sessions.model_copy(update={"provider": "host"}))
+def with_sessions(config: NodeConfig, *, kept: bool) -> NodeConfig:
+    """Return the configuration with this runner as the keeper of sessions.
+
+    Args:
+        config: The node's.
+        kept: Whether there are some; else nobody waits for them.
+    """
+    update: dict[str, object] = {"provider": "host"}
+    if not kept:
+        update["load_timeout_ms"] = 0
+    return replace(config, sessions=config.sessions.model_copy(update=update))
 
 
 @dataclass
@@ -163,14 +171,14 @@ class Runner:
             await stack.enter_async_context(ControlServer(self.options.name, handlers))
             folder = Path(tempfile.mkdtemp(prefix="shardfw-tftp-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            config = with_sessions(with_control_key(self.options.config))
+            store = SessionStore(state_folder() / f"{self.options.name}.sessions.json")
+            self._keeper = SessionKeeper(store)
+            config = with_sessions(with_control_key(self.options.config), kept=self._keeper.load())
             self._key = config.control_key.get_secret_value()
             if self.options.local_gateway:
                 self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))
                 config = with_gateway(config, self.gateway.port)
             config = with_lines(config)
-            store = SessionStore(state_folder() / f"{self.options.name}.sessions.json")
-            self._keeper = SessionKeeper(store)
             self._node = await self._start(stack, folder, config)
             try:
                 await self._wait(until)

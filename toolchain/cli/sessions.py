@@ -102,11 +102,21 @@ class SessionKeeper:
         store: Where they are in between.
         clock: Gives Unix time in milliseconds.
         ended: Set to end whatever it does.
+        saved: What is still to be offered.
+        waits: Whether the image waits for offers.
     """
 
     store: SessionStore
     clock: Callable[[], int] = now_ms
     ended: threading.Event = field(default_factory=threading.Event)
+    saved: dict[int, Saved] = field(default_factory=dict)
+    waits: bool = False
+
+    def load(self) -> bool:
+        """Take what the store holds; return whether there is something that a node should wait for."""
+        self.saved = self.store.take()
+        self.waits = bool(self.saved)
+        return self.waits
 
     def offer(self, place: Place, shards: Iterable[int]) -> int:
         """Offer each shard its session, then let those without one start; return how many were taken.
@@ -115,7 +125,10 @@ class SessionKeeper:
             place: The node.
             shards: Its shards.
         """
-        saved, taken = self.store.take(), 0
+        if not self.waits:
+            return 0
+        # A node that boots again in the same run waits as well, and there is nothing any more.
+        saved, self.saved, taken = self.saved, {}, 0
         deadline = time.monotonic() + OFFER_PATIENCE_S
         with Commander(place, REPLY_S) as node:
             for shard in (*(n for n in shards if n in saved), ANY_SHARD):

@@ -97,7 +97,10 @@ class SessionsConfig(Section):
 
     provider: Literal["none", "host"] = Field("none", description='"none" or "host"')
     load_timeout_ms: int = Field(
-        5_000, ge=1, le=MAX_MS, description="milliseconds that a shard waits for a saved session"
+        5_000,
+        ge=0,
+        le=MAX_MS,
+        description="milliseconds that a shard waits for a saved session, 0 when none comes",
     )
 
 

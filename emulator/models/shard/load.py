@@ -15,7 +15,9 @@ def session_wait(w: World, shard: int) -> int:
     """At least a millisecond, at most the load's timeout, never past the startup's end."""
     context, config = w.view(ShardContext, shard), w.g(CONFIG)
     now, cycles = w.g(CORE).now, w.g(CLOCK).tsc_cycles_per_ms
-    if config.session_provider == SessionProvider.NONE or context.load == SessionLoad.SETTLED:
+    if config.session_provider == SessionProvider.NONE or not config.load_timeout_ms:
+        return 0
+    if context.load == SessionLoad.SETTLED:
         return 0
     if not context.load_deadline:
         if not w.g(STARTUP).deadline:

@@ -39,6 +39,11 @@ def test_without_a_provider_nobody_waits():
     assert (wait(shard), shard.load_deadline) == (0, 0)
 
 
+def test_a_host_that_keeps_none_lets_nobody_wait():
+    shard = prepare(timeout_ms=0)
+    assert (wait(shard), shard.load_deadline, lines()) == (0, 0, "")
+
+
 def test_who_has_heard_does_not_wait():
     shard = prepare()
     shard.load = SessionLoad.SETTLED
@@ -72,7 +77,7 @@ def test_the_first_wait_begins_the_group_start():
     assert shard.load_deadline == NOW + 2_000 * MS
 
 
-@given(st.integers(0, 40_000), st.integers(1, 2**31 - 1), st.integers(0, 60_000), st.integers(0, 1))
+@given(st.integers(0, 40_000), st.integers(0, 2**31 - 1), st.integers(0, 60_000), st.integers(0, 1))
 def test_any_wait_is_as_the_model_says(left_ms, timeout_ms, at_ms, load):
     shard = prepare(left_ms=left_ms, timeout_ms=timeout_ms)
     shard.load = load

@@ -71,6 +71,7 @@ def test_a_snapshot_is_not_shown():
 
 def test_each_session_is_offered_with_its_age_and_the_rest_may_start(store, keeper):
     store.save({1: Saved(b"one", NOW - 7_000), 3: Saved(b"three", NOW + 9), 9: Saved(b"nine", NOW)})
+    assert keeper.load()
     heard = []
 
     def act(verb, argument, payload):
@@ -84,9 +85,32 @@ def test_each_session_is_offered_with_its_age_and_the_rest_may_start(store, keep
     assert not store.path.exists()
 
 
+def test_without_sessions_nothing_is_offered(keeper):
+    assert not keeper.load()
+    with FakeControl() as node:
+        assert keeper.offer(place(node), SHARDS) == 0
+        assert node.done == []
+
+
+def test_a_node_that_boots_again_hears_that_there_is_nothing_any_more(store, keeper):
+    store.save({1: Saved(b"one", NOW)})
+    keeper.load()
+    heard = []
+
+    def act(_verb, _argument, payload):
+        heard.append(payload)
+        return ControlResult.DONE, 0, b""
+
+    with FakeControl(act) as node:
+        assert keeper.offer(place(node), SHARDS) == 1
+        assert keeper.offer(place(node), SHARDS) == 0
+    assert heard == [b"one", b"", b""]
+
+
 def test_a_node_that_has_no_address_yet_is_asked_again(store, keeper, monkeypatch):
     monkeypatch.setattr(sessions, "REPLY_S", 0.05)
     store.save({1: Saved(b"one", NOW)})
+    keeper.load()
     with FakeControl() as node:
         node.lose_requests = 3
         assert keeper.offer(place(node), SHARDS) == 1
@@ -94,6 +118,7 @@ def test_a_node_that_has_no_address_yet_is_asked_again(store, keeper, monkeypatc
 
 def test_a_shard_that_wants_none_does_not_hold_up_the_others(store, keeper):
     store.save({n: Saved(b"%d" % n, NOW) for n in SHARDS})
+    keeper.load()
 
     def act(_verb, _argument, payload):
         unwanted = payload == b"1"
@@ -105,6 +130,7 @@ def test_a_shard_that_wants_none_does_not_hold_up_the_others(store, keeper):
 
 def test_who_ends_offers_nothing_more(store, keeper):
     store.save({1: Saved(b"one", NOW)})
+    keeper.load()
     keeper.ended.set()
     with FakeControl() as node:
         assert keeper.offer(place(node), SHARDS) == 0
