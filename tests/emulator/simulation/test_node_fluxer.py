@@ -75,16 +75,6 @@ def test_what_only_ends_the_socket_is_resumed_without_a_gap(fluxer, load, comman
     assert rig.invariants.rows[0].sequence == stats.sequence
 
 
-def test_op_9_ends_the_session_and_the_shard_identifies_anew(fluxer):
-    rig = fluxer()
-    rig.until_ready(10)
-    act(rig, lambda core: core.invalidate(2, resumable=True))
-    rig.run(15)
-    assert rig.all_ready()
-    assert counts(rig) == [(1, 0), (1, 0), (2, 0), (1, 0)]
-    assert end_of(rig, 2)[0] == End.INVALID_SESSION
-
-
 def test_an_error_of_the_gateway_is_counted_and_ignored(fluxer):
     rig = fluxer(shards=1)
     rig.until_ready(10)
@@ -106,10 +96,3 @@ def test_a_handshake_that_is_dropped_in_silence_ends_with_the_attempt(fluxer):
     assert end_of(rig)[0] == End.TIMEOUT
     assert gate.drops >= 1
     assert counts(rig) == [(1, 0)]
-
-
-def test_the_version_of_the_other_service_is_refused_for_good(fluxer):
-    rig = fluxer(shards=1, path="/?v=10&encoding=json")
-    rig.run(30)
-    assert rig.states == [S.FATAL]
-    assert end_of(rig) == (End.CLOSED, 4012)

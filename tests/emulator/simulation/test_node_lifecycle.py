@@ -12,7 +12,6 @@ from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.node import CORE
 from firmware.layouts.policy import Policy
 from firmware.layouts.shard import End, ShardState
-from pxe.gateway.script import Step
 
 S = ShardState
 SHARDS = 16
@@ -154,33 +153,6 @@ def test_every_close_code_of_the_discord_table(rig_of, codes, fixed):
     assert rig.stats.identify_gate_refusals == 0
 
 
-def test_op_7_resumes_and_closes_with_a_code_that_keeps_the_session(rig_of, fixed):
-    rig = rig_of(1, fixed())
-    rig.until_ready(10)
-    rig.gateway.core.reconnect(2)
-    rig.gateway.flush()
-    rig.run(7)
-    stats = rig.stats.shards[2]
-    assert (stats.resumes, stats.identifies, stats.closes) == (1, 1, {"4000": 1})
-    assert evidence(rig, 2)[0] == End.RECONNECT_REQUESTED
-    assert rig.all_ready()
-
-
-@pytest.mark.parametrize("resumable", [True, False])
-def test_op_9_resumes_or_identifies_as_it_says(rig_of, resumable, fixed):
-    rig = rig_of(1, fixed())
-    rig.until_ready(10)
-    rig.gateway.core.invalidate(4, resumable=resumable)
-    rig.gateway.flush()
-    rig.run(12)
-    stats = rig.stats.shards[4]
-    assert (stats.resumes, stats.identifies) == ((1, 1) if resumable else (0, 2))
-    assert stats.closes == {"4000" if resumable else "1000": 1}
-    assert evidence(rig, 4)[0] == End.INVALID_SESSION
-    assert rig.all_ready()
-    assert rig.stats.identify_gate_refusals == 0
-
-
 def test_a_resume_replays_what_was_missed_and_nothing_twice(rig_of, fixed):
     rig = rig_of(1, fixed())
     rig.until_ready(10)
@@ -219,84 +191,6 @@ def test_after_a_gateway_restart_all_shards_come_back(rig_of, keep, fixed):
     assert stats.identify_gate_refusals == 0
 
 
-def test_a_withheld_ack_makes_a_zombie_that_is_replaced(rig_of, fixed):
-    script = (Step(on="heartbeat", do="nothing", shard=1, instead=True),)
-    rig = rig_of(1, fixed(shards=3), heartbeat_interval_ms=10_000, script=script)
-    rig.until_ready(10)
-    rig.run(40)
-    row, stats = rig.invariants.rows[1], rig.stats.shards[1]
-    assert row.hb_misses == 1
-    assert evidence(rig, 1)[0] == End.HEARTBEAT_TIMEOUT
-    assert (stats.resumes, stats.closes) == (1, {"4000": 1})
-    assert rig.all_ready()
-    assert [r.hb_misses for r in rig.invariants.rows] == [0, 1, 0]
-
-
-def test_a_withheld_hello_is_given_up_after_ten_seconds(rig_of, fixed):
-    script = (Step(on="connect", do="nothing", instead=True, times=1),)
-    rig = rig_of(1, fixed(shards=2), script=script)
-    rig.run(9)
-    assert sorted(rig.states) == [S.STARTING, S.READY]
-    slow = rig.states.index(S.STARTING)
-    rig.run(3)
-    assert rig.states[slow] == S.BACKOFF
-    assert evidence(rig, slow)[0] == End.TIMEOUT
-    rig.until_ready(30)
-    assert rig.now_s() < 30
-
-
-def test_an_identify_that_is_never_answered_ends_with_the_attempt(rig_of, fixed):
-    script = (Step(on="identify", do="nothing", shard=0, instead=True, times=1),)
-    rig = rig_of(1, fixed(shards=2), script=script)
-    rig.run(29)
-    assert rig.states == [S.STARTING, S.READY]
-    rig.run(3)
-    assert rig.states == [S.BACKOFF, S.READY]
-    assert evidence(rig, 0)[0] == End.TIMEOUT
-    rig.until_ready(30)
-    assert rig.stats.identify_gate_refusals == 0
-
-
-def test_a_resume_that_is_never_answered_is_dropped_at_the_third(rig_of, fixed):
-    script = (Step(on="resume", do="nothing", shard=0, instead=True, times=3),)
-    rig = rig_of(1, fixed(shards=2), script=script)
-    rig.until_ready(10)
-    rig.gateway.core.abort(0)
-    rig.gateway.flush()
-    rig.run(2)
-    rig.world.run_until(rig.all_ready, within_ns=150 * 10**9)
-    stats = rig.stats.shards[0]
-    assert (stats.resumes, stats.identifies) == (0, 2)
-    assert rig.invariants.entered[0, S.BACKOFF] == 4
-
-
-@pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 503])
-def test_a_refused_upgrade_costs_one_attempt(rig_of, fixed, status):
-    rig = rig_of(1, fixed(shards=2))
-    rig.gateway.server.policy.status = status
-    rig.run(2)
-    assert rig.states == [S.BACKOFF, S.BACKOFF]
-    rig.gateway.server.policy.status = 0
-    # A service that forbids is left alone for a minute.
-    assert {row.evidence_delay_ms for row in rig.invariants.rows} == {
-        60_000 if status == 403 else 5_000
-    }
-    rig.until_ready(65)
-    assert [row.reconnects for row in rig.invariants.rows] == [1, 1]
-    view = rig.node.shard(0).evidence
-    assert view.http_status == status
-
-
-def test_a_silent_upgrade_ends_with_the_attempt(rig_of, fixed):
-    rig = rig_of(1, fixed(shards=1))
-    rig.gateway.server.policy.silent = True
-    rig.run(31)
-    assert rig.states == [S.BACKOFF]
-    assert evidence(rig, 0)[0] == End.TIMEOUT
-    rig.gateway.server.policy.silent = False
-    rig.until_ready(30)
-
-
 def test_a_refused_connection_is_tried_again_every_five_seconds(rig_of, fixed):
     rig = rig_of(1, fixed(shards=1))
     listener = rig.internet.router.tcp.listeners[rig.gateway.server.address, 80]
@@ -310,24 +204,6 @@ def test_a_refused_connection_is_tried_again_every_five_seconds(rig_of, fixed):
     assert rig.monitor.most_dials_in() == 5
     listener.refusing = False
     rig.until_ready(10)
-
-
-def test_the_resume_host_is_dialled_first_and_dropped_when_it_is_dark(rig_of, fixed):
-    rig = rig_of(1, fixed(shards=2), public_url="ws://resume.test")
-    rig.internet.gateway("resume.test", "203.0.113.9", sessions_of="gateway.test")
-    rig.until_ready(10)
-    rig.gateway.core.abort(0)
-    rig.gateway.flush()
-    rig.run(10)
-    assert rig.all_ready()
-    assert len(rig.monitor.dials("203.0.113.9", 80)) == 1
-    rig.internet.cut("203.0.113.9")
-    rig.gateway.core.abort(1)
-    rig.gateway.flush()
-    rig.run(2)
-    rig.world.run_until(rig.all_ready, within_ns=90 * 10**9)
-    stats = rig.stats.shards[1]
-    assert (stats.resumes, stats.identifies) == (1, 1)
 
 
 def test_diagnostics_over_the_wire_show_state_and_evidence(rig_of, fixed):

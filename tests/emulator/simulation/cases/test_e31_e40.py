@@ -42,7 +42,15 @@ def test_e31_op_7_followed_by_a_close(case_of, profile):
 
 @pytest.mark.parametrize(
     ("status", "wait_ms", "below_ms"),
-    [(500, 0, 2_000), (503, 0, 2_000), (401, 60_000, 60_001), (403, 60_000, 60_001)],
+    [
+        (500, 0, 2_000),
+        (503, 0, 2_000),
+        (400, 5_000, 5_001),
+        (404, 5_000, 5_001),
+        (429, 5_000, 5_001),
+        (401, 60_000, 60_001),
+        (403, 60_000, 60_001),
+    ],
 )
 def test_e32_a_refused_upgrade(case_of, profile, status, wait_ms, below_ms):
     case = case_of(profile, session_ttl_ms=120_000)
@@ -162,6 +170,8 @@ def test_e36_a_lease_that_expires_on_the_way_back(case_of, profile, phase):
     case.rig.node.console("lease arm 600000")
     case.until_ready()
     assert case.row.identifies <= identifies + 1
+    # A permit that was used stays used.
+    assert case.rig.stats.identify_gate_refusals == 0
 
 
 def test_e37_a_backoff_without_a_clock(case_of, profile):
@@ -254,6 +264,17 @@ def test_e39_the_startup_deadline_passes(case_of, profile, on_limit):
         assert limit["classification"] == "RateLimitError"
         case.failed("closed", close=4008, then="identify", wait_ms=30_000, below_ms=30_001)
         case.healed()
+
+
+def test_e39_the_startup_ends_in_silence(case_of, profile):
+    config = startup(OnLimit.FATAL) | {"startup_timeout_ms": 12_000}
+    case = case_of(profile, shards=1, ready=False, config=config)
+    case.script("identify", "nothing")
+    case.until_records(1)
+    assert case.now == pytest.approx(12, abs=0.2)
+    record = case.ended("timeout", Stop.STARTUP_DEADLINE.name.lower())
+    assert record.classification == "ConnectionTimeoutError"
+    assert case.handshakes == [[2]]
 
 
 def test_e40_the_last_sequence_of_32_bits(case_of, profile):
