@@ -6,6 +6,7 @@ from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import (
+    End,
     Evidence,
     Gap,
     Hold,
@@ -123,6 +124,7 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
         ShardContext.close_deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
+        Evidence.end,
         Evidence.error,
         Evidence.tcp_state,
         Evidence.tls_state,
@@ -159,10 +161,12 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, core.now)
     a.j(B, due)
     a.j(NE, wait)
-    # The last connection's farewell comes first; it has its own end.
+    # The last connection's farewell comes first; it has its own end. A dead peer is not waited for.
     a.place(due)
     a.cmp(shard.close_deadline, 0)
-    a.jne(ended)
+    with a.if_(NE):
+        a.cmp(shard.evidence.end, End.HEARTBEAT_TIMEOUT)
+        a.jne(ended)
     a.call(shard_begin)
     a.mov(RAX, core.now)
     a.ret()

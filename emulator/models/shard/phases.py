@@ -15,7 +15,16 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.shard import Gap, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
+from firmware.layouts.shard import (
+    End,
+    Gap,
+    Hold,
+    Phase,
+    Session,
+    ShardContext,
+    ShardFlag,
+    ShardState,
+)
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -63,7 +72,7 @@ def tick_backoff(w: World, shard: int) -> int:
             return farewell
     if context.reconnect_deadline > w.g(CORE).now:
         return int(min(context.reconnect_deadline, farewell))
-    if context.close_deadline:
+    if context.close_deadline and context.evidence.end != End.HEARTBEAT_TIMEOUT:
         return farewell
     shard_begin(w, shard)
     return int(w.g(CORE).now)

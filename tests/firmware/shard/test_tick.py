@@ -341,7 +341,8 @@ def test_tick_no_clock_record_says_what_the_evidence_says():
     assert "error=0x4050002 tcp=failed tls=pass_through" in line
 
 
-def test_tick_backoff_that_is_due_waits_for_the_farewell():
+@pytest.mark.parametrize("end", [End.RECONNECT_REQUESTED, End.HEARTBEAT_TIMEOUT])
+def test_tick_backoff_that_is_due_waits_for_the_farewell_of_a_live_peer(end):
     node = Node()
     context = node.shards[0]
     context.state, context.reconnect_deadline = ShardState.BACKOFF, node.now - 1
@@ -349,9 +350,11 @@ def test_tick_backoff_that_is_due_waits_for_the_farewell():
     context.close_deadline = node.now + 7 * MS
     for name in ("rtx_at", "give_up_at", "ack_at", "keep_at", "wait_at"):
         setattr(context.tcp, name, NEVER)
-    assert node.tick() == context.close_deadline
-    assert context.state == ShardState.BACKOFF
-    LAB.g(CORE).now = context.close_deadline
+    context.evidence.end = end
+    if end == End.RECONNECT_REQUESTED:
+        assert node.tick() == context.close_deadline
+        assert context.state == ShardState.BACKOFF
+        LAB.g(CORE).now = context.close_deadline
     node.tick()
     assert (context.state, context.close_deadline) == (ShardState.STARTING, 0)
 
