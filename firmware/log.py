@@ -1,5 +1,8 @@
 """The log: lines go into a ring and leave by the serial port a few bytes at a time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS, serial_put
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import (
@@ -21,6 +24,7 @@ from firmware.layouts.shard import ShardContext
 from toolchain.asm import (
     AL,
     AX,
+    BE,
     CL,
     DL,
     DX,
@@ -31,6 +35,7 @@ from toolchain.asm import (
     EDX,
     NZ,
     R8,
+    R8B,
     R8D,
     R9,
     R9B,
@@ -66,6 +71,7 @@ from toolchain.asm.assembler import STACK
 
 TEMPLATES = Region("log_templates", "read-only texts; offsets in it are made by build_templates")
 RING = Region("log_ring", "LOG_RING_BYTES of node memory, indexed modulo its size")
+COMPUTED = Region("nothing", "LEA only computes")
 SHARD = Region("shard", "the fields of the line's shard that its code names")
 # Locals of log_write: six values, then room for digits (written from the end), then the line.
 VALUES, DIGITS_END, LINE = 0, 72, 72
@@ -91,6 +97,14 @@ def log(a: Asm, code: LogCode, shard: Reg64 | None = None) -> None:
         a.mov(RDI, shard)
     a.mov(EAX, code)
     a.call(log_write)
+
+
+@contextmanager
+def at_level(a: Asm, level: Level) -> Iterator[None]:
+    """Emit what runs only when lines of `level` are written: their values cost nothing otherwise."""
+    a.cmp(LOG.it.level, level)
+    with a.if_(BE):
+        yield
 
 
 def _in_ms(a: Asm) -> None:
@@ -170,7 +184,7 @@ def _interpret(a: Asm, finished: Label) -> None:
     R8 radix, R10 table, R11 octets of an IPv4 address that still follow.
     """
     template, operation, more = a.label("template"), a.label("operation"), a.label("more")
-    number, names = a.label("number"), a.label("names")
+    number, names, name = a.label("number"), a.label("names"), a.label("name")
     a.place(template)
     a.lodsb()
     a.test(AL, AL)
@@ -199,7 +213,10 @@ def _interpret(a: Asm, finished: Label) -> None:
     a.and_(AL, 0x78)
     a.cmp(AL, Render.NAMES << 3)
     a.jz(names)
-    with a.if_(A):  # SHARD: nothing for the node's own lines
+    with a.if_(A):
+        a.cmp(AL, Render.SHARD << 3)
+        a.j(A, name)
+        # SHARD: nothing for the node's own lines.
         a.test(RBP, RBP)
         a.jz(template)
         a.mov(RAX, int.from_bytes(b" shard=\0", "little"))
@@ -224,6 +241,7 @@ def _interpret(a: Asm, finished: Label) -> None:
 
     _number(a, number, template)
     _name(a, names, number, template)
+    _word(a, name, template)
 
 
 def _from_shard(a: Asm) -> None:
@@ -310,6 +328,36 @@ def _name(a: Asm, names: Label, number: Label, template: Label) -> None:
     a.xor(R11D, R11D)
     a.cmp(EDX, NAMES_END)
     a.jz(number)
+    a.jmp(template)
+
+
+def _word(a: Asm, word: Label, template: Label) -> None:
+    """Print a name that a peer sent: R9 characters, at most as many as the template says."""
+    a.place(word)
+    a.movzx(EDX, mem16(RSI, ref=TEMPLATES))
+    a.movzx(ECX, mem8(RSI, 2, ref=TEMPLATES))
+    a.add(RSI, 3)
+    a.add(RDX, RBP)
+    a.cmp(R9D, ECX)
+    a.cmov(B, ECX, R9D)
+    a.test(ECX, ECX)
+    a.jz(template)
+    with a.loop() as characters:
+        a.mov(AL, mem8(RDX, ref=SHARD))
+        a.inc(RDX)
+        with a.block() as printed:
+            a.cmp(AL, ord("_"))
+            a.leave(Z, printed)
+            a.lea(R8D, mem8(RAX, -ord("0"), ref=COMPUTED))
+            a.cmp(R8B, 10)
+            a.leave(B, printed)
+            a.lea(R8D, mem8(RAX, -ord("A"), ref=COMPUTED))
+            a.cmp(R8B, 26)
+            a.leave(B, printed)
+            a.mov(AL, ord("?"))
+        a.stosb()
+        a.dec(ECX)
+        a.again(NZ, characters)
     a.jmp(template)
 
 

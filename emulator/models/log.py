@@ -1,5 +1,6 @@
 """The log: what a line looks like, and when it is dropped."""
 
+import string
 from collections.abc import Iterator, Sequence
 
 from emulator.effects import World, model
@@ -27,18 +28,32 @@ def log(w: World, code: LogCode, shard: int | None, *values: int) -> None:
     log_write(w, shard or 0, code, *given)
 
 
+def log_at_level(w: World, code: LogCode, shard: int, *values: int) -> None:
+    """Write a line of the hot path: nothing is even called when its level is not written."""
+    if w.g(LOG).level <= code.level:
+        log(w, code, shard, *values)
+
+
 def _ms(w: World, cycles: int) -> int:
     per_ms = w.g(CLOCK).tsc_cycles_per_ms
     return cycles % 2**64 // per_ms if per_ms else 0
 
 
-def _text(w: World, kind: Kind, value: int) -> str:
+_NAME = frozenset(string.ascii_uppercase + string.digits + "_")
+
+
+def _text(w: World, shard: int, kind: Kind, value: int) -> str:
     if kind.render == Render.HEX:
         return f"{value:#x}"
     if kind.render == Render.IP:
         return ".".join(str(octet) for octet in value.to_bytes(8, "little")[:4])
     if kind.render == Render.MS:
         return str(_ms(w, value))
+    if kind.render == Render.FIXED:
+        return kind.other
+    if kind.render == Render.WORD:
+        sent = w.read(shard + kind.word, min(value, kind.room)) if value else b""
+        return "".join(c if c in _NAME else "?" for c in sent.decode("latin-1"))
     named = dict(kind.texts)
     return named.get(value, f"{kind.other}{value}")
 
@@ -52,7 +67,7 @@ def _values(
         if kind.size:
             yield int.from_bytes(w.read(shard + kind.offset, kind.size), "little")
         else:
-            yield next(given)
+            yield next(given) if kind.given else 0
 
 
 @model
@@ -70,12 +85,13 @@ def log_write(
     kinds = [kind for _, kind in entry.fields]
     values = _values(w, kinds, shard, (first, second, third, fourth))
     fields = zip(entry.fields, values, strict=True)
-    parts += [f"{key}={_text(w, kind, v)}" for (key, kind), v in fields]
+    parts += [f"{key}={_text(w, shard, kind, v)}" for (key, kind), v in fields]
     if entry.sentence:
         of_shard = [part for part in entry.sentence if isinstance(part, Kind)]
         said = _values(w, of_shard, shard, ())
         text = [
-            part if isinstance(part, str) else _text(w, part, next(said)) for part in entry.sentence
+            part if isinstance(part, str) else _text(w, shard, part, next(said))
+            for part in entry.sentence
         ]
         parts.append(f'text="{"".join(text)}"')
     line = (" ".join(parts) + "\n").encode()

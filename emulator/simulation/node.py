@@ -283,6 +283,7 @@ class ImageNode:
         machine.engine.reg_write(ux.UC_X86_REG_GS_BASE, image.address(CORE))
         # The port has a deep FIFO here, so that lines come out in the turn that wrote them.
         self.g(LOG).burst = LOG_RING_BYTES
+        self.g(LOG).level = self.facts.log_level
         self._call("node_init")
         # The device masters the bus where the node's page tables say that its window lies.
         self.card.memory.physical = self.g(MEMORY).dma_physical

@@ -8,8 +8,9 @@ from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.log import Level
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
-from firmware.layouts.policy import DEFAULTS, OnLimit, Policy, SessionProvider
+from firmware.layouts.policy import DEFAULTS, OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
@@ -42,7 +43,7 @@ class NodeFacts:
         token: of the bot.
         diagnostics_port: UDP port of the diagnostics; 0 turns them off.
         control_key: what signs commands; empty turns them off.
-        log_level: 0 writes every line.
+        log_level: lowest level of the lines that are written.
         mac: address of the card.
         ack: the DHCPACK that the boot ROM kept, from its op byte on; empty when there is none.
         policy: how delays are chosen.
@@ -52,6 +53,7 @@ class NodeFacts:
         startup_attempts: attempts of a shard before its first READY.
         identify_shards: whether Identify carries the shard pair.
         session_provider: who keeps sessions while the node is off.
+        on_malformed: what a dispatch does that cannot be read.
     """
 
     shards: int = 16
@@ -68,7 +70,7 @@ class NodeFacts:
     token: str = TOKEN
     diagnostics_port: int = 7700
     control_key: bytes = CONTROL_KEY
-    log_level: int = 0
+    log_level: Level = Level.INFO
     mac: bytes = MAC
     ack: bytes = b""
     policy: Policy = Policy.JITTERED
@@ -78,6 +80,7 @@ class NodeFacts:
     startup_attempts: int = 3
     identify_shards: bool = True
     session_provider: SessionProvider = SessionProvider.NONE
+    on_malformed: OnMalformed = OnMalformed.SKIP
 
     def config(self) -> bytes:
         """Return the configuration page."""
@@ -112,6 +115,7 @@ class NodeFacts:
                 "on_limit": self.on_limit,
                 "identify_shards": self.identify_shards,
                 "session_provider": self.session_provider,
+                "on_malformed": self.on_malformed,
                 "schedule_len": len(self.schedule_ms),
                 "schedule_ms": [{"ms": ms} for ms in self.schedule_ms],
                 "startup_timeout_ms": self.startup_timeout_ms,

@@ -88,7 +88,7 @@ def gateway_end(a: Asm, shard: ShardContext) -> None:
 def gateway_is_private(a: Asm, shard: ShardContext) -> None:
     """Find out what has a session id, or will turn out to be no dispatch, while it arrives."""
     parser = shard.gateway.parser
-    private, named = a.label("private"), a.label("named")
+    private, public, nameless = map(a.label, ("private", "public", "nameless"))
     with a.block() as dispatch:
         a.cmp(kind(shard, JsonField.OP), JsonKind.ABSENT)
         a.leave(E, dispatch)
@@ -99,25 +99,27 @@ def gateway_is_private(a: Asm, shard: ShardContext) -> None:
         a.cmp(value(shard, JsonField.OP), Op.DISPATCH)
         a.jne(private)
     a.cmp(kind(shard, JsonField.T), JsonKind.STRING)
-    a.je(named)
-    # Nobody knows yet whose session id that is: READY's is secret.
-    a.cmp(kind(shard, JsonField.SESSION_ID), JsonKind.ABSENT)
-    a.jne(private)
-    a.cmp(parser.field, JsonField.SESSION_ID)
-    a.je(private)
-    a.clc()
-    a.ret()
-    a.place(named)
+    a.jne(nameless)
+    a.cmp(value(shard, JsonField.T), 0)
+    a.je(nameless)  # its letters still come
     with a.block() as other:
         a.cmp(value(shard, JsonField.T), len(SESSION_NAME))
         a.leave(NE, other)
         for at in (0, len(SESSION_NAME) - 4):  # unrolled: both ends of the name
             a.cmp(parser.t.m32(at), int.from_bytes(SESSION_NAME[at : at + 4], "little"))
             a.leave(NE, other)
-        a.place(private)
-        a.stc()
-        a.ret()
+        a.jmp(private)
+    a.place(public)
     a.clc()
+    a.ret()
+    # Nobody knows yet whose session id that is: READY's is secret.
+    a.place(nameless)
+    a.cmp(kind(shard, JsonField.SESSION_ID), JsonKind.ABSENT)
+    a.jne(private)
+    a.cmp(parser.field, JsonField.SESSION_ID)
+    a.jne(public)
+    a.place(private)
+    a.stc()
     a.ret()
 
 
@@ -232,6 +234,7 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.failure,
+        ShardContext.malformed,
         GatewayContext.state,
         GatewayContext.seq_lower,
         JsonParser.values,
@@ -247,20 +250,22 @@ def gateway_heard_whole(
 ) -> None:
     """Act on a message, then hand on what it was: a dispatch that counted, or nothing."""
     stream, gateway = shard.events, shard.gateway
-    awaited, lower, verdict = R15D, EBP, R14D
+    awaited, passed_over, verdict = R15D, EBP, R14D
     end, nothing, told = a.label("end"), a.label("nothing"), a.label("told")
     a.mov(R12, part)
     a.mov(R13D, length)
     a.mov(R14D, place)
     a.mov(awaited, gateway.state)
-    a.mov(lower, gateway.seq_lower)
+    a.mov(passed_over, gateway.seq_lower)
+    a.add(passed_over, shard.malformed)
     a.call(gateway_end)
     a.cmp(shard.failure, End.NONE)
     with a.if_(NE):
         a.jmp(events_abort)
     a.cmp(value(shard, JsonField.OP), Op.DISPATCH)
     a.jne(nothing)
-    a.cmp(lower, gateway.seq_lower)
+    a.sub(passed_over, gateway.seq_lower)
+    a.cmp(passed_over, shard.malformed)
     a.jne(nothing)
 
     a.cmp(awaited, GatewayState.WAIT_READY)

@@ -3,28 +3,22 @@
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
 from firmware.failure import shard_fail
+from firmware.gateway.dispatch import gateway_op_dispatch
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.handshake import gateway_handshake
-from firmware.gateway.pace import gateway_rate_limited
 from firmware.gateway.send import gateway_heartbeat
-from firmware.gateway.session import gateway_ready, kind, value
+from firmware.gateway.session import kind, value
 from firmware.layouts.gateway import (
     CLOSE_DESTROYING_SESSION,
     CLOSE_KEEPING_SESSION,
-    DISPATCH_EARLY,
-    EVENT_NAME,
     HELLO_INTERVAL,
     INTERVAL_MAX_MS,
     INTERVAL_MIN_MS,
     LATENCY_UNKNOWN,
     OP_MISSING,
     OPS_KNOWN,
-    READY_UNEXPECTED,
     RECONNECT,
-    RESUMED_UNEXPECTED,
     SECOND_HELLO,
-    SEQUENCE_BACK,
-    SEQUENCE_FORM,
     SESSION_INVALID,
     GatewayContext,
     GatewayFlag,
@@ -32,24 +26,25 @@ from firmware.layouts.gateway import (
     Op,
 )
 from firmware.layouts.json import (
-    EVENT_RATE_LIMITED,
-    EVENT_READY,
-    EVENT_RESUMED,
     JsonField,
     JsonKind,
     JsonParser,
 )
 from firmware.layouts.log import (
+    GATEWAY_ACK,
     GATEWAY_HELLO,
     GATEWAY_INVALID,
+    GATEWAY_RECEIVE,
     GATEWAY_RECONNECT,
-    GATEWAY_SEQUENCE,
+    GATEWAY_UNKNOWN,
+    Level,
+    LogState,
 )
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.policy import RESUMABLE_INVALID_MAX
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
-from firmware.log import log, log_write
+from firmware.layouts.shard import End, FailureFlag, ShardContext
+from firmware.log import at_level, log, log_write
 from toolchain.asm import (
     AE,
     CL,
@@ -68,11 +63,9 @@ from toolchain.asm import (
     RDX,
     A,
     Asm,
-    B,
     C,
     E,
     In,
-    Label,
     Region,
     Z,
     mem64,
@@ -178,8 +171,9 @@ def gateway_op_heartbeat(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; the server sent op 11")],
-    clobbers=[RAX, RCX, RDX],
+    clobbers=CALLER_SAVED,
     reads=[
+        LogState.level,
         GatewayContext.flags,
         GatewayContext.hb_sent_at,
         Clock.tsc_cycles_per_ms,
@@ -191,6 +185,7 @@ def gateway_op_heartbeat(a: Asm, shard: ShardContext) -> None:
         GatewayContext.last_ack_at,
         GatewayContext.acks,
     ],
+    calls=[log_write],
     source="firmware/docs/gateway.md#heartbeats",
 )
 def gateway_op_ack(a: Asm, shard: ShardContext) -> None:
@@ -209,6 +204,8 @@ def gateway_op_ack(a: Asm, shard: ShardContext) -> None:
             a.xor(EDX, EDX)
             a.div(RCX)
             a.mov(gateway.latency_ms, EAX)
+            with at_level(a, Level.TRACE):
+                log(a, GATEWAY_ACK, RBX)
     a.ret()
 
 
@@ -271,114 +268,18 @@ def gateway_op_invalid(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the shard")],
+    inputs=[In(RBX, ShardContext, "the shard; the parser holds a message with an opcode")],
+    clobbers=CALLER_SAVED,
+    reads=[LogState.level],
     writes=[GatewayContext.unknown_ops],
+    calls=[log_write],
     source="firmware/docs/gateway.md#opcodes",
 )
 def gateway_op_unknown(a: Asm, shard: ShardContext) -> None:
     """Count an opcode that means nothing here; a client ignores it."""
     a.inc(shard.gateway.unknown_ops)
-    a.ret()
-
-
-def _text(text: bytes, at: int) -> int:
-    return int.from_bytes(text[at : at + 4], "little")
-
-
-def _is_event(a: Asm, shard: ShardContext, name: bytes, other: Label) -> None:
-    """Go on when `t` is the name, of five bytes or more: doublewords, the last two may overlap."""
-    a.cmp(value(shard, JsonField.T), len(name))
-    a.jne(other)
-    for at in (*range(0, len(name) - 4, 4), len(name) - 4):  # unrolled: two or three
-        a.cmp(shard.gateway.parser.t.m32(at), _text(name, at))
-        a.jne(other)
-
-
-@routine(
-    inputs=[In(RBX, ShardContext, "the shard; the parser holds a dispatch")],
-    clobbers=CALLER_SAVED,
-    reads=[
-        ShardContext.sequence,
-        GatewayContext.state,
-        JsonParser.kinds,
-        JsonParser.values,
-        JsonParser.t,
-    ],
-    writes=[
-        ShardContext.sequence,
-        ShardContext.flags,
-        ShardContext.dispatches,
-        ShardContext.phase_deadline,
-        GatewayContext.state,
-        GatewayContext.seq_acked,
-        GatewayContext.seq_lower,
-    ],
-    calls=[gateway_ready, gateway_rate_limited, gateway_violate, log_write],
-    source="firmware/docs/gateway.md#dispatches",
-)
-def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
-    """Count a dispatch and take its sequence; READY and RESUMED complete the handshake."""
-    gateway = shard.gateway
-    sequence = EAX
-    known, resumed, event, lower, fail = map(
-        a.label, ("known", "resumed", "event", "lower", "fail")
-    )
-    a.mov(R9D, SEQUENCE_FORM.code)
-    a.cmp(kind(shard, JsonField.S), JsonKind.INTEGER)
-    a.jne(fail)
-    a.mov(R9D, EVENT_NAME.code)
-    a.cmp(kind(shard, JsonField.T), JsonKind.STRING)
-    a.jne(fail)
-    a.mov(sequence, value(shard, JsonField.S))
-    _is_event(a, shard, EVENT_READY, resumed)
-    a.mov(R9D, READY_UNEXPECTED.code)
-    a.cmp(gateway.state, GatewayState.WAIT_READY)
-    a.jne(fail)
-    a.inc(shard.dispatches)
-    a.jmp(gateway_ready)
-
-    # RESUMED may carry a sequence of the past: only the higher one counts.
-    a.place(resumed)
-    _is_event(a, shard, EVENT_RESUMED, event)
-    a.mov(R9D, RESUMED_UNEXPECTED.code)
-    a.cmp(gateway.state, GatewayState.WAIT_RESUMED)
-    a.jne(fail)
-    a.mov(gateway.state, GatewayState.READY)
-    a.or_(shard.flags, ShardFlag.RESUMED)
-    a.xor(ECX, ECX)
-    a.mov(shard.phase_deadline, RCX)
-    a.cmp(sequence, shard.sequence)
-    a.cmov(B, sequence, shard.sequence)
-    a.place(known)
-    a.inc(shard.dispatches)
-    a.mov(shard.sequence, sequence)
-    a.mov(gateway.seq_acked, sequence)
-    a.ret()
-
-    a.place(event)
-    a.mov(R9D, DISPATCH_EARLY.code)
-    a.cmp(gateway.state, GatewayState.WAIT_RESUMED)
-    a.jb(fail)
-    a.cmp(gateway.state, GatewayState.READY)
-    a.j(A, fail)
-    a.mov(ECX, shard.sequence)
-    a.cmp(sequence, ECX)
-    a.jb(lower)
-    _is_event(a, shard, EVENT_RATE_LIMITED, known)
-    a.call(gateway_rate_limited)
-    a.mov(sequence, value(shard, JsonField.S))
-    a.jmp(known)
-    a.place(lower)
-    a.mov(R9D, SEQUENCE_BACK.code)
-    a.cmp(gateway.state, GatewayState.READY)
-    a.j(E, fail)
-    a.inc(shard.dispatches)
-    a.inc(gateway.seq_lower)
-    a.mov(EDX, sequence)
-    log(a, GATEWAY_SEQUENCE, RBX)
-    a.ret()
-    a.place(fail)
-    a.call(gateway_violate)
+    with at_level(a, Level.DEBUG):
+        log(a, GATEWAY_UNKNOWN, RBX)
     a.ret()
 
 
@@ -398,8 +299,8 @@ OPS = Table("gateway_ops", OPS_KNOWN, lambda: HANDLERS, "what an opcode does")
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; the parser holds a whole message")],
     clobbers=CALLER_SAVED,
-    reads=[JsonParser.kinds, JsonParser.values, OPS],
-    calls=[gateway_op_unknown, gateway_violate],
+    reads=[JsonParser.kinds, JsonParser.values, OPS, LogState.level],
+    calls=[gateway_op_unknown, gateway_violate, log_write],
     indirect=lambda: tuple(dict.fromkeys(HANDLERS)),
     source="firmware/docs/gateway.md#opcodes",
 )
@@ -409,6 +310,8 @@ def gateway_message(a: Asm, shard: ShardContext) -> None:
     with a.if_(NE):
         a.mov(R9D, OP_MISSING.code)
         a.jmp(gateway_violate)
+    with at_level(a, Level.TRACE):
+        log(a, GATEWAY_RECEIVE, RBX)
     a.mov(EAX, value(shard, JsonField.OP))
     a.cmp(EAX, OPS_KNOWN)
     with a.if_(AE):

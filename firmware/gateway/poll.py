@@ -104,7 +104,11 @@ def gateway_closed(a: Asm, shard: ShardContext) -> None:
     ],
     clobbers=CALLER_SAVED,
     reads=[ShardContext.failure, CoreState.now, JsonParser.state, Events.listeners],
-    writes=[ShardContext.bytes_received, GatewayContext.last_frame_at],
+    writes=[
+        ShardContext.bytes_received,
+        GatewayContext.last_frame_at,
+        GatewayContext.message_bytes,
+    ],
     calls=[json_reset, json_feed, gateway_message, gateway_violate, gateway_heard],
     saves=[R12, R13, R14],
     source="firmware/docs/gateway.md#messages",
@@ -123,8 +127,10 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
     a.add(shard.bytes_received, R13)
     a.test(place, FIRST_PART)
     with a.if_(NZ):
+        a.mov(gateway.message_bytes, 0)
         a.lea(RDI, gateway.parser.state)
         a.call(json_reset)
+    a.add(gateway.message_bytes, R13D)
     a.lea(RDI, gateway.parser.state)
     a.mov(RSI, R12)
     a.mov(ECX, R13D)

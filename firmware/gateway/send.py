@@ -3,21 +3,26 @@
 from firmware.abi import CALLER_SAVED
 from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
-from firmware.layouts.gateway import GatewayContext, GatewayFlag
+from firmware.layouts.gateway import GatewayContext, GatewayFlag, Op
+from firmware.layouts.log import GATEWAY_SEND, Level, LogState
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import FIN_BIT, FRAME_OUT, Opcode
+from firmware.log import at_level, log, log_write
 from firmware.websocket.send import ws_begin, ws_finish
 from toolchain.asm import (
     CF,
     EAX,
     ECX,
     EDI,
+    EDX,
     NE,
     NZ,
     R12,
     R12D,
+    R13,
+    R13D,
     RAX,
     RBX,
     RDI,
@@ -76,19 +81,21 @@ def _put_number(a: Asm, value: Mem32[int]) -> None:
     inputs=[
         In(RBX, ShardContext, "the shard; `outbound` holds the payload"),
         In(ECX, int, "its bytes; at most OUTBOUND_PAYLOAD_MAX"),
+        In(EDX, int, "its opcode"),
     ],
     outputs=[Out(CF, "1 = no room now; nothing was sent")],
     clobbers=CALLER_SAVED,
-    reads=[GatewayContext.outbound],
+    reads=[GatewayContext.outbound, LogState.level],
     writes=[FRAME_OUT],
-    calls=[ws_begin, ws_finish],
-    saves=[R12],
+    calls=[log_write, ws_begin, ws_finish],
+    saves=[R12, R13],
     source="firmware/docs/gateway.md#payloads",
 )
-def gateway_send(a: Asm, shard: ShardContext, length: Reg32) -> None:
+def gateway_send(a: Asm, shard: ShardContext, length: Reg32, opcode: Reg32) -> None:
     """Send the outbound payload as one text frame."""
     full = a.label("full")
     a.mov(R12D, length)
+    a.mov(R13D, opcode)
     a.call(ws_begin)
     a.j(C, full)
     a.lea(RSI, shard.gateway.outbound.address)
@@ -97,16 +104,21 @@ def gateway_send(a: Asm, shard: ShardContext, length: Reg32) -> None:
     a.mov(ECX, R12D)
     a.mov(EAX, TEXT_FRAME)
     a.call(ws_finish)
+    with at_level(a, Level.TRACE):
+        a.mov(EDX, R13D)
+        a.mov(ECX, R12D)
+        log(a, GATEWAY_SEND, RBX)
     a.clc()
     a.place(full)
     a.ret()
 
 
-def _send_written(a: Asm, shard: ShardContext) -> None:
+def _send_written(a: Asm, shard: ShardContext, op: Op) -> None:
     """Send what lies before RDI in `outbound`."""
     a.lea(RAX, shard.gateway.outbound.address)
     a.sub(RDI, RAX)
     a.mov(ECX, EDI)
+    a.mov(EDX, op)
     a.call(gateway_send)
 
 
@@ -142,7 +154,7 @@ def gateway_heartbeat(a: Asm, shard: ShardContext) -> None:
         _put(a, NULL)
     a.mov(gateway_byte(), ord("}"))
     a.inc(RDI)
-    _send_written(a, shard)
+    _send_written(a, shard, Op.HEARTBEAT)
     a.j(C, full)
     a.inc(gateway.beats)
     a.and_(gateway.flags, ~GatewayFlag.BEAT_OWED & 0xFFFF_FFFF)
@@ -199,7 +211,7 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
         _put_number(a, shard.shard_total)
         _put(a, PAIR_END)
     _put(a, IDENTIFY_END)
-    _send_written(a, shard)
+    _send_written(a, shard, Op.IDENTIFY)
     a.ret()
 
 
@@ -229,5 +241,5 @@ def gateway_resume(a: Asm, shard: ShardContext) -> None:
     _put(a, SEQUENCE)
     _put_number(a, shard.gateway.seq_acked)
     _put(a, RESUME_END)
-    _send_written(a, shard)
+    _send_written(a, shard, Op.RESUME)
     a.ret()

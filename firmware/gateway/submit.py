@@ -220,6 +220,7 @@ def gateway_submit(a: Asm, shard: ShardContext, opcode: Reg32, body: Reg64, size
     a.lea(RAX, gateway.outbound.address)
     a.sub(RDI, RAX)
     a.mov(ECX, EDI)
+    a.mov(EDX, op)
     a.call(gateway_send)
     a.inc(pacer.running)
     a.inc(pacer.total)

@@ -18,7 +18,9 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from firmware.layouts.gateway import UrlFault
+from firmware.layouts.gateway import GatewayContext, UrlFault
+from firmware.layouts.json import T_MAX, JsonField, JsonParser
+from firmware.layouts.policy import OnMalformed
 from firmware.layouts.sentences import (
     CLASSIFICATIONS,
     CLOSES,
@@ -71,6 +73,8 @@ class Render(enum.IntEnum):
     MS = 3
     NAMES = 4
     SHARD = 5
+    WORD = 6
+    FIXED = 7
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,11 @@ class Kind:
     Attributes:
         render: How.
         texts: Value to text, for NAMES.
-        other: What stands before the number of a value that `texts` does not name.
+        other: What stands before the number of a value that `texts` does not name; all of a FIXED.
         offset: Of the value in ShardContext; counts only with `size`.
         size: Bytes of that value; 0 = the value is in a register.
+        word: For WORD: offset in ShardContext of the characters; the value is how many they are.
+        room: For WORD: how many are printed at most.
     """
 
     render: Render
@@ -90,14 +96,23 @@ class Kind:
     other: str = ""
     offset: int = 0
     size: int = 0
+    word: int = 0
+    room: int = 0
+
+    @property
+    def given(self) -> bool:
+        """Whether its value comes in a register."""
+        return not self.size and self.render is not Render.FIXED
 
     @property
     def width(self) -> int:
         """The longest text that it can become."""
+        if self.render is Render.FIXED:
+            return len(self.other)
         number = len(str(256 ** (self.size or 8) - 1))
         if self.render is Render.NAMES:
             return max(len(self.other) + number, *(len(text) for _, text in self.texts))
-        return {Render.HEX: 18, Render.IP: 15}.get(self.render, number)
+        return {Render.HEX: 18, Render.IP: 15, Render.WORD: self.room}.get(self.render, number)
 
 
 DEC = Kind(Render.DEC)
@@ -108,6 +123,11 @@ IP = Kind(Render.IP)
 """An IPv4 address as loaded from the wire."""
 MS = Kind(Render.MS)
 """A duration in TSC cycles, written in milliseconds; 0 while the clock is not calibrated."""
+
+
+def fixed(text: str) -> Kind:
+    """Return the kind of a value that is the same in every line of a code."""
+    return Kind(Render.FIXED, other=text)
 
 
 def names(of_: type[enum.IntEnum]) -> Kind:
@@ -142,7 +162,7 @@ class LogCode(int):
     @property
     def given(self) -> tuple[tuple[str, Kind], ...]:
         """The fields whose values come in registers."""
-        return tuple((key, kind) for key, kind in self.fields if not kind.size)
+        return tuple((key, kind) for key, kind in self.fields if kind.given)
 
     @property
     def of_shard(self) -> bool:
@@ -205,16 +225,26 @@ NODE_CRASH_LOOP = code(
 )
 NODE_RELEASED = code("node.released", Level.WARN, was_held=DEC)
 IDENTIFY_SPENT = code("identify.spent", Level.WARN, used=DEC, allowance=DEC, next_in_s=DEC)
+_APPLICATION = fixed("application")
+"""Where a failure lies that is not the node's: in what the operator provides."""
 SESSION_RESTORED = code(
     "lifecycle.sessionRestored", Level.INFO, ageMs=DEC, sequence=of(ShardContext.sequence)
 )
 SESSION_IGNORED = code(
     "lifecycle.sessionSnapshotIgnored", Level.WARN, problem=names(SessionProblem), sequence=DEC
 )
-SESSION_LOAD_FAILED = code("lifecycle.sessionLoadFailed", Level.ERROR, timeoutMs=DEC)
+SESSION_LOAD_FAILED = code(
+    "lifecycle.sessionLoadFailed", Level.ERROR, origin=_APPLICATION, timeoutMs=DEC
+)
 SESSION_SAVED = code("lifecycle.sessionSaved", Level.DEBUG, sequence=of(ShardContext.sequence))
 SESSION_SAVE_FAILED = code(
-    "lifecycle.sessionSaveFailed", Level.ERROR, sequence=of(ShardContext.sequence)
+    "lifecycle.sessionSaveFailed",
+    Level.ERROR,
+    origin=_APPLICATION,
+    sequence=of(ShardContext.sequence),
+)
+IDENTIFY_REFUSED = code(
+    "lifecycle.identifyPermitFailed", Level.ERROR, reason=names(Hold), used=DEC, allowance=DEC
 )
 SHARD_STATE = code(
     "shard.state", Level.INFO, state=names(ShardState), phase=names(Phase), hold=names(Hold)
@@ -305,6 +335,34 @@ NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shar
 NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
 NODE_OFF = code("node.off", Level.INFO, acpi=DEC)
 NODE_STARTED = code("node.started", Level.INFO, total=DEC, start=DEC, count=DEC, lease_ms=DEC)
+_PARSER = ShardContext.gateway.offset + GatewayContext.parser.offset
+
+
+def _heard(field: JsonField) -> Kind:
+    """Return the kind of a number of the message that the parser holds."""
+    return Kind(Render.DEC, offset=_PARSER + JsonParser.values.offset + 4 * field, size=4)
+
+
+_EVENT = replace(
+    _heard(JsonField.T), render=Render.WORD, word=_PARSER + JsonParser.t.offset, room=T_MAX
+)
+_BYTES = of(GatewayContext.message_bytes, inside=ShardContext.gateway)
+GATEWAY_RECEIVE = code("gateway.receive", Level.TRACE, opcode=_heard(JsonField.OP), bytes=_BYTES)
+GATEWAY_SEND = code("gateway.send", Level.TRACE, opcode=DEC, bytes=DEC)
+GATEWAY_ACK = code(
+    "gateway.heartbeatAck", Level.TRACE,
+    durationMs=of(GatewayContext.latency_ms, inside=ShardContext.gateway),
+)  # fmt: skip
+GATEWAY_DISPATCH = code(
+    "gateway.dispatch", Level.DEBUG,
+    dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,
+)  # fmt: skip
+GATEWAY_UNKNOWN = code("gateway.unknownOpcode", Level.DEBUG, opcode=_heard(JsonField.OP))
+GATEWAY_REJECTED = code(
+    "gateway.dispatchRejected", Level.WARN,
+    dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,
+    policy=names(OnMalformed), rejected=of(ShardContext.malformed),
+)  # fmt: skip
 GATEWAY_HELLO = code("gateway.hello", Level.INFO, interval_ms=DEC, resume=DEC, sequence=DEC)
 GATEWAY_URL = code("gateway.resume_url_ignored", Level.WARN, reason=names(UrlFault), bytes=DEC)
 GATEWAY_SEQUENCE = code("gateway.sequence_lower", Level.WARN, got=DEC, known=DEC)
@@ -346,7 +404,10 @@ LOG = Global("log_state", LogState, "positions of the log ring")
 
 
 IN_CONTEXT = 7
-"""The index of an op whose value lies in the shard: a u16 with offset << 2 | log2(size) follows."""
+"""The index of an op whose value lies in the shard: a u16 with offset << 2 | log2(size) follows.
+
+Behind it a WORD has a u16, the offset of its characters, and a u8, how many are printed at most.
+"""
 NAMES_END = 0xFFFF
 """Ends a table of names; the text of `Kind.other` follows."""
 
@@ -356,7 +417,10 @@ def op(kind: Kind, index: int) -> bytes:
     if not kind.size:
         return bytes([0x80 | kind.render << 3 | index])
     place = kind.offset << 2 | kind.size.bit_length() - 1
-    return bytes([0x80 | kind.render << 3 | IN_CONTEXT]) + place.to_bytes(2, "little")
+    text = bytes([0x80 | kind.render << 3 | IN_CONTEXT]) + place.to_bytes(2, "little")
+    if kind.render is not Render.WORD:
+        return text
+    return text + kind.word.to_bytes(2, "little") + bytes([kind.room])
 
 
 def build_templates(codes: list[LogCode]) -> bytes:
@@ -371,6 +435,8 @@ def build_templates(codes: list[LogCode]) -> bytes:
     at: dict[tuple[object, ...], int] = {}
 
     def rendered(kind: Kind, index: int) -> bytes:
+        if kind.render is Render.FIXED:
+            return kind.other.encode("ascii")
         text = op(kind, index)
         return text + at[kind.texts, kind.other].to_bytes(2, "little") if kind.texts else text
 
@@ -392,7 +458,7 @@ def build_templates(codes: list[LogCode]) -> bytes:
         index = 2
         for key, kind in entry.fields:
             blob += f" {key}=".encode() + rendered(kind, index)
-            index += not kind.size
+            index += kind.given
         if entry.sentence:
             blob += b' text="'
             for part in entry.sentence:

@@ -4,7 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
 from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.config import CONFIG, ConfigBlob
-from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, Permits
 from firmware.layouts.shard import Hold, ShardContext
@@ -21,6 +21,7 @@ from toolchain.asm import (
     NC,
     NE,
     R8,
+    R8D,
     RAX,
     RBX,
     RCX,
@@ -113,7 +114,7 @@ def allowance_spent(a: Asm) -> None:
     inputs=[In(RBX, ShardContext, "a shard that is about to start")],
     outputs=[Out(EAX, "Hold.NO_IDENT_BUDGET, or 0")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.hold, ShardContext.sequence],
+    reads=[ShardContext.hold, Survivor.identified, ConfigBlob.identify_allowance],
     calls=[shard_is_resumable, allowance_spent, log_write],
     source="firmware/docs/lifecycle.md#allowance",
 )
@@ -127,8 +128,9 @@ def allowance_hold(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.hold, Hold.NO_IDENT_BUDGET)
     with a.if_(NE):
         a.mov(EDX, Hold.NO_IDENT_BUDGET)
-        a.mov(ECX, shard.sequence)
-        log(a, SHARD_HELD, RBX)
+        a.mov(ECX, SURVIVOR.it.identified)
+        a.mov(R8D, CONFIG.it.identify_allowance)
+        log(a, IDENTIFY_REFUSED, RBX)
     a.mov(EAX, Hold.NO_IDENT_BUDGET)
     a.ret()
     a.place(free)

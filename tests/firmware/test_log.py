@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.layouts import log as layout
 from firmware.layouts.config import CONFIG
+from firmware.layouts.json import JsonField
 from firmware.layouts.log import (
     CODES,
     DEC,
@@ -33,7 +34,7 @@ from firmware.log import log, log_drain, log_finish, log_setup, log_write
 from tests.support.lab import Lab
 from toolchain.asm import Asm
 
-HEAD = ShardContext.tcp.offset
+HEAD, BEHIND = ShardContext.tcp.offset, ShardContext.session.offset - ShardContext.tcp.offset
 LAB = Lab(log_write, log_drain, log_finish, log_setup)
 QUADS = st.one_of(
     st.sampled_from([0, 1, 9, 10, 99, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1]),
@@ -83,10 +84,10 @@ def test_log_write_any_line_matches_model(number, values, head, shard, cycles, n
     LAB.g(CLOCK).tsc_cycles_per_ms = cycles
     where = LAB.shard() if shard or CODES[number].of_shard else 0
     if where:
-        LAB.machine.write(where, noise)
+        LAB.machine.write(where, noise + (noise * (BEHIND // HEAD + 1))[7 : BEHIND + 7])
     write(number, where, values)
     assert re.fullmatch(
-        r't=\d+ level=\w+( shard=\d+)? code=\S+( \w+=[^ "]+)*( text="[^"]+")?\n',
+        r't=\d+ level=\w+( shard=\d+)? code=\S+( \w+=[^ "\n]*)*( text="[^"]+")?\n',
         text(head, state.head),
     )
 
@@ -125,6 +126,34 @@ def test_log_write_unknown_member_is_a_number():
     state = fresh()
     write(by_name("shard.state"), 0, (77, 1, 0, 0))
     assert " state=77 phase=resolve hold=none" in text(0, state.head)
+
+
+@pytest.mark.parametrize(
+    ("sent", "length", "printed"),
+    [
+        (b"MESSAGE_CREATE", 14, "MESSAGE_CREATE"),
+        (b"", 0, ""),
+        (b"A0Z9_", 5, "A0Z9_"),
+        (b'x\nt=1 level=error code=forged text="', 36, "????1?" + "?" * 30),
+        (b"@[/:`a{\x80\xff\0", 10, "?" * 10),
+        (b"B" * 64, 64, "B" * 64),
+        (b"C" * 64, 65, "C" * 64),
+        (b"D" * 64, 2**32 - 1, "D" * 64),
+    ],
+)
+def test_log_write_name_of_a_peer_says_nothing_but_a_name(sent, length, printed):
+    state = fresh()
+    shard = LAB.shard()
+    context = LAB.view(ShardContext, shard)
+    context.shard_id, parser = 7, context.gateway.parser
+    parser.t[: len(sent)] = sent
+    parser.values[4 * JsonField.T : 4 * JsonField.T + 4] = length.to_bytes(4, "little")
+    parser.values[4 * JsonField.S : 4 * JsonField.S + 4] = (41).to_bytes(4, "little")
+    context.gateway.message_bytes = 1000
+    write(by_name("gateway.dispatch"), shard)
+    assert text(0, state.head) == (
+        f"t=123 level=debug shard=7 code=gateway.dispatch dispatch={printed} sequence=41 bytes=1000\n"
+    )
 
 
 def test_log_write_below_the_level_writes_nothing():

@@ -208,6 +208,7 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
         "identifies": head["identifies"],
         "resumes": head["resumes"],
         "dispatches": head["dispatches"],
+        "dispatches_malformed": head["malformed"],
         "bytes_received": head["bytes_received"],
         "profile": _of(head["profile"]).lower(),
         "connection_number": head["connection"],

@@ -200,7 +200,8 @@ Recovering, Closing, Closed) and latency_ms (the slowest shard's, once all are R
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
-heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters, last_failure."""
+heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters (dispatches,
+dispatches_malformed, ...), last_failure."""
 )
 @click.option("--host", metavar="ADDRESS", help="Address of the node; default: the one run here.")
 @click.option(

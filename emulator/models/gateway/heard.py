@@ -44,8 +44,9 @@ def gateway_is_private(w: World, shard: int) -> int:
     known = op != JsonKind.ABSENT and runs != JsonField.OP
     if known and (op, value(context, JsonField.OP)) != (JsonKind.INTEGER, 0):
         return 1
-    if kind(context, JsonField.T) == JsonKind.STRING:
-        length = value(context, JsonField.T)
+    length = value(context, JsonField.T)
+    # Without letters it is one of which they still come.
+    if kind(context, JsonField.T) == JsonKind.STRING and length:
         return int(bytes(context.gateway.parser.t[:length]) == b"READY")
     running = runs == JsonField.SESSION_ID
     return int(running or kind(context, JsonField.SESSION_ID) != JsonKind.ABSENT)
@@ -91,12 +92,13 @@ def gateway_heard_whole(w: World, shard: int, part: int, length: int, place: int
     """Dispatches that counted are handed on; of READY only that it came."""
     context = w.view(ShardContext, shard)
     gateway, stream = context.gateway, context.events
-    awaited, lower = gateway.state, gateway.seq_lower
+    awaited, before = gateway.state, (gateway.seq_lower, context.malformed)
     gateway_end(w, shard)
     if context.failure:
         events_abort(w, shard)
         return
-    counted = value(context, JsonField.OP) == 0 and gateway.seq_lower == lower
+    passed_over = (gateway.seq_lower, context.malformed) != before
+    counted = value(context, JsonField.OP) == 0 and not passed_over
     if not counted:
         if stream.open:
             events_end(w, shard, part, 0, Verdict.IGNORED, 0, 0)

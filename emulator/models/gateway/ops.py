@@ -3,24 +3,26 @@
 from emulator.effects import World, model
 from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.failure import shard_fail
+from emulator.models.gateway.dispatch import gateway_op_dispatch
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.handshake import gateway_handshake
-from emulator.models.gateway.pace import gateway_rate_limited
 from emulator.models.gateway.send import gateway_heartbeat
-from emulator.models.gateway.session import gateway_ready, kind, value
-from emulator.models.log import log
+from emulator.models.gateway.session import kind, value
+from emulator.models.log import log, log_at_level
 from firmware.layouts import gateway as layout
 from firmware.layouts.gateway import GatewayFlag, GatewayState
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import (
+    GATEWAY_ACK,
     GATEWAY_HELLO,
     GATEWAY_INVALID,
+    GATEWAY_RECEIVE,
     GATEWAY_RECONNECT,
-    GATEWAY_SEQUENCE,
+    GATEWAY_UNKNOWN,
 )
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
+from firmware.layouts.shard import End, FailureFlag, ShardContext
 
 
 @model
@@ -71,6 +73,7 @@ def gateway_op_ack(w: World, shard: int) -> None:
     cycles = w.g(CLOCK).tsc_cycles_per_ms
     if cycles:
         gateway.latency_ms = (w.g(CORE).now - gateway.hb_sent_at) % 2**64 // cycles
+        log_at_level(w, GATEWAY_ACK, shard)
 
 
 @model
@@ -97,51 +100,7 @@ def gateway_op_invalid(w: World, shard: int) -> None:
 def gateway_op_unknown(w: World, shard: int) -> None:
     """Ignored, but counted."""
     w.view(ShardContext, shard).gateway.unknown_ops += 1
-
-
-@model
-def gateway_op_dispatch(w: World, shard: int) -> None:
-    """What counts depends on event and state."""
-    context = w.view(ShardContext, shard)
-    gateway, state = context.gateway, context.gateway.state
-    if kind(context, JsonField.S) != JsonKind.INTEGER:
-        gateway_violate(w, shard, layout.SEQUENCE_FORM.code)
-        return
-    if kind(context, JsonField.T) != JsonKind.STRING:
-        gateway_violate(w, shard, layout.EVENT_NAME.code)
-        return
-    sequence, length = value(context, JsonField.S), value(context, JsonField.T)
-    event = bytes(gateway.parser.t[:length]) if length <= 64 else b""
-    if event == b"READY":
-        if state != GatewayState.WAIT_READY:
-            gateway_violate(w, shard, layout.READY_UNEXPECTED.code)
-            return
-        context.dispatches += 1
-        gateway_ready(w, shard)
-        return
-    if event == b"RESUMED":
-        if state != GatewayState.WAIT_RESUMED:
-            gateway_violate(w, shard, layout.RESUMED_UNEXPECTED.code)
-            return
-        gateway.state = GatewayState.READY
-        context.flags |= ShardFlag.RESUMED
-        context.phase_deadline = 0
-        sequence = max(sequence, context.sequence)
-    elif state not in (GatewayState.WAIT_RESUMED, GatewayState.READY):
-        gateway_violate(w, shard, layout.DISPATCH_EARLY.code)
-        return
-    elif sequence < context.sequence:
-        if state == GatewayState.READY:
-            gateway_violate(w, shard, layout.SEQUENCE_BACK.code)
-            return
-        context.dispatches += 1
-        gateway.seq_lower += 1
-        log(w, GATEWAY_SEQUENCE, shard, sequence, context.sequence)
-        return
-    elif event == b"RATE_LIMITED":
-        gateway_rate_limited(w, shard)
-    context.dispatches += 1
-    context.sequence = gateway.seq_acked = sequence
+    log_at_level(w, GATEWAY_UNKNOWN, shard)
 
 
 _BY_OP = {
@@ -161,4 +120,5 @@ def gateway_message(w: World, shard: int) -> None:
     if kind(context, JsonField.OP) != JsonKind.INTEGER:
         gateway_violate(w, shard, layout.OP_MISSING.code)
         return
+    log_at_level(w, GATEWAY_RECEIVE, shard)
     _BY_OP.get(value(context, JsonField.OP), gateway_op_unknown)(w, shard)

@@ -36,7 +36,9 @@ def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> N
     context.gateway.last_frame_at = w.g(CORE).now
     context.bytes_received += length
     if place & 1:
+        context.gateway.message_bytes = 0
         json_reset(w, parser.address_)
+    context.gateway.message_bytes += length
     error = json_feed(w, parser.address_, part, length)
     if error:
         gateway_violate(w, shard, error)

@@ -2,16 +2,18 @@
 
 from emulator.effects import World, model
 from emulator.models.json.write import put_decimal
+from emulator.models.log import log_at_level
 from emulator.models.websocket.send import ws_begin, ws_finish
 from firmware.layouts.config import CONFIG
-from firmware.layouts.gateway import GatewayFlag
+from firmware.layouts.gateway import GatewayFlag, Op
+from firmware.layouts.log import GATEWAY_SEND
 from firmware.layouts.node import CORE
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
 
 @model
-def gateway_send(w: World, shard: int, length: int) -> int:
+def gateway_send(w: World, shard: int, length: int, opcode: int) -> int:
     """Copy the payload into a text frame when there is room."""
     gateway = w.view(ShardContext, shard).gateway
     where, full = ws_begin(w, shard, length)
@@ -19,10 +21,11 @@ def gateway_send(w: World, shard: int, length: int) -> int:
         return 1
     w.write(where, bytes(gateway.outbound[:length]))
     ws_finish(w, shard, length, 0x81)
+    log_at_level(w, GATEWAY_SEND, shard, opcode, length)
     return 0
 
 
-def _compose(w: World, shard: int, *parts: bytes | int) -> int:
+def _compose(w: World, shard: int, op: Op, *parts: bytes | int) -> int:
     """Write texts and numbers after each other, then send them."""
     gateway = w.view(ShardContext, shard).gateway
     start = at = gateway.offset_of("outbound")
@@ -32,7 +35,7 @@ def _compose(w: World, shard: int, *parts: bytes | int) -> int:
         else:
             w.write(at, part)
             at += len(part)
-    return gateway_send(w, shard, at - start)
+    return gateway_send(w, shard, at - start, op)
 
 
 @model
@@ -42,7 +45,7 @@ def gateway_heartbeat(w: World, shard: int) -> int:
     gateway = context.gateway
     known = context.flags & ShardFlag.SEQ_VALID
     sequence: bytes | int = gateway.seq_acked if known else b"null"
-    if _compose(w, shard, b'{"op":1,"d":', sequence, b"}"):
+    if _compose(w, shard, Op.HEARTBEAT, b'{"op":1,"d":', sequence, b"}"):
         return 1
     gateway.beats += 1
     gateway.flags &= ~GatewayFlag.BEAT_OWED
@@ -67,7 +70,7 @@ def gateway_identify(w: World, shard: int) -> int:
     parts.append(b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"}')
     if config.identify_shards:
         parts += [b',"shard":[', context.shard_id, b",", context.shard_total, b"]"]
-    return _compose(w, shard, *parts, b"}}")
+    return _compose(w, shard, Op.IDENTIFY, *parts, b"}}")
 
 
 @model
@@ -77,4 +80,4 @@ def gateway_resume(w: World, shard: int) -> int:
     session = w.view(Session, context.session_ptr)
     id_ = bytes(session.session_id[: session.session_id_len])
     start = b'{"op":6,"d":{"token":"' + _token(w) + b'","session_id":"' + id_ + b'","seq":'
-    return _compose(w, shard, start, context.gateway.seq_acked, b"}}")
+    return _compose(w, shard, Op.RESUME, start, context.gateway.seq_acked, b"}}")

@@ -69,7 +69,7 @@ def gateway_submit(w: World, shard: int, opcode: int, body: int, size: int) -> t
     w.write(at, b'{"op":')
     at = put_decimal(w, at + 6, opcode)
     w.write(at, b',"d":' + w.read(body, size) + b"}")
-    gateway_send(w, shard, at + 6 + size - start)
+    gateway_send(w, shard, at + 6 + size - start, opcode)
     pacer.running += 1
     pacer.total += 1
     pacer.sent += 1

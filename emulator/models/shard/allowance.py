@@ -6,7 +6,7 @@ from emulator.models.log import log_write
 from emulator.models.memory.kept import survivor_store
 from emulator.models.shard.resume import shard_is_resumable
 from firmware.layouts.config import CONFIG
-from firmware.layouts.log import IDENTIFY_SPENT, SHARD_HELD
+from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import Hold, ShardContext
@@ -50,7 +50,8 @@ def allowance_hold(w: World, shard: int) -> int:
         return Hold.NONE
     context = w.view(ShardContext, shard)
     if context.hold != Hold.NO_IDENT_BUDGET:
-        log_write(w, shard, SHARD_HELD, Hold.NO_IDENT_BUDGET, context.sequence, 0, 0)
+        used, allowance = w.g(SURVIVOR).identified, w.g(CONFIG).identify_allowance
+        log_write(w, shard, IDENTIFY_REFUSED, Hold.NO_IDENT_BUDGET, used, allowance, 0)
     return Hold.NO_IDENT_BUDGET
 
 

@@ -10,8 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.simulation.corpus import MALFORMED, Flow, mutate
+from emulator.simulation.node_facts import TOKEN
 from emulator.simulation.peers.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
-from firmware.layouts.shard import ShardState
+from firmware.layouts.log import Level
+from firmware.layouts.policy import OnMalformed
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, ShardState
 
 S = ShardState
 TARGET = 1
@@ -105,6 +109,92 @@ BAD_STREAMS = {
     + frame(CONTINUATION, b"}"),
     "close, then more": frame(CLOSE, b"\x03\xe8") + frame(TEXT, b'{"op":7}'),
 }
+
+
+UNREADABLE = {
+    "null": b'{"op":0,"s":%d,"t":"GUILD_CREATE","d":null}',
+    "no body": b'{"op":0,"s":%d,"t":"X"}',
+    "an array": b'{"op":0,"s":%d,"t":"X","d":[]}',
+    "body first": b'{"d":7,"op":0,"s":%d,"t":"X"}',
+    "a limit without numbers": b'{"op":0,"s":%d,"t":"RATE_LIMITED","d":{"opcode":8}}',
+}
+
+
+PATHS = {ProfileId.DISCORD: "/?v=10&encoding=json", ProfileId.FLUXER: "/?v=1&encoding=json"}
+
+
+@pytest.mark.parametrize("name", sorted(UNREADABLE))
+@pytest.mark.parametrize("profile", list(ProfileId))
+def test_a_dispatch_that_cannot_be_read_is_skipped(rig_of, fixed, name, profile):
+    rig = rig_of(1, fixed(shards=2, profile=profile, path=PATHS[profile]))
+    rig.until_ready(10)
+    shard = rig.node.shard(TARGET)
+    text = UNREADABLE[name] % (shard.sequence + 1)
+    before = shard.sequence
+    rig.gateway.peer_of(TARGET).raw(frame(TEXT, text))
+    rig.run(1)
+    assert rig.all_ready()
+    assert (shard.malformed, shard.sequence) == (1, before + 1)
+    (line,) = (row for row in rig.node.log if row["code"] == "gateway.dispatchRejected")
+    assert (line["shard"], line["policy"], line["rejected"]) == ("1", "skip", "1")
+    assert others_untouched(rig)
+
+
+@pytest.mark.parametrize("profile", list(ProfileId))
+def test_a_dispatch_that_cannot_be_read_ends_the_shard_when_so_configured(rig_of, fixed, profile):
+    options = {"profile": profile, "path": PATHS[profile], "on_malformed": OnMalformed.TERMINATE}
+    rig = rig_of(1, fixed(shards=2, **options))
+    rig.until_ready(10)
+    shard = rig.node.shard(TARGET)
+    before = shard.sequence
+    rig.gateway.peer_of(TARGET).raw(frame(TEXT, UNREADABLE["null"] % (before + 1)))
+    rig.run(120)
+    assert rig.states[TARGET] == S.FATAL
+    assert (shard.evidence.end, shard.evidence.sequence) == (End.PROTOCOL, before)
+    assert shard.session.valid == 1
+    codes = [row["code"] for row in rig.node.log if row.get("shard") == "1"]
+    at = codes.index("gateway.dispatchRejected")
+    assert "lifecycle.connectionEnded" in codes[at:]
+    assert "lifecycle.sessionReset" not in codes
+    assert others_untouched(rig)
+
+
+SECRETS = [TOKEN, "only-in-a-body", "only-in-a-name"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_line_holds_a_token_a_session_or_a_payload(rig_of, facts, seed):
+    rng = random.Random(seed)
+    profile = rng.choice(list(ProfileId))
+    options = {"profile": profile, "path": PATHS[profile], "log_level": Level.TRACE}
+    rig = rig_of(seed, facts(shards=3, **options))
+    sessions = set()
+    for _ in range(25):
+        rig.until_ready(120)
+        slot = rng.randrange(3)
+        shard = rig.node.shard(slot)
+        kept = shard.session
+        sessions.add(bytes(kept.session_id[: kept.session_id_len]).decode())
+        sessions.add(bytes(kept.resume_host[: kept.resume_host_len]).decode())
+        body = rng.choice([{"content": "only-in-a-body"}, None, "only-in-a-body", []])
+        name = rng.choice(["MESSAGE_CREATE", "only-in-a-name\ncode=x", "RATE_LIMITED", "X" * 70])
+        op = rng.choice([0, 0, 0, 1, 7, 9, 12])
+        message = {"op": op, "s": shard.sequence + 1, "t": name, "d": body}
+        peer = rig.gateway.peer_of(slot)
+        peer.raw(frame(TEXT, json.dumps(message).encode()))
+        rig.run(rng.choice([0.1, 1, 30]))
+    rig.until_ready(120)
+    last = b'{"op":0,"s":%d,"t":"MESSAGE_CREATE","d":{"content":"only-in-a-body"}}'
+    rig.gateway.peer_of(0).raw(frame(TEXT, last % (rig.node.shard(0).sequence + 1)))
+    rig.gateway.peer_of(0).raw(frame(TEXT, b'{"op":"only-in-a-body"}'))
+    rig.run(5)
+    said = "\n".join(rig.node.serial.lines)
+    written = {row["code"] for row in rig.node.log}
+    assert {"gateway.receive", "gateway.send", "gateway.dispatch"} <= written
+    assert len(sessions - {""}) > 3
+    for secret in (*SECRETS, *(sessions - {""})):
+        assert secret not in said
+    assert "MESSAGE_CREATE" in said
 
 
 REFUSED_FOR_GOOD = {"binary"}

@@ -176,8 +176,8 @@ def test_a_spent_allowance_holds_who_needs_an_identify_until_the_next_window(rig
     assert sorted(rig.states) == [S.ASSIGNED, S.ASSIGNED, S.READY, S.READY]
     held = [row.slot for row in rig.invariants.rows if row.state == S.ASSIGNED]
     assert {rig.invariants.rows[n].hold for n in held} == {Hold.NO_IDENT_BUDGET}
-    said = [line for line in codes(rig, "shard.held") if line["hold"] == "no_ident_budget"]
-    assert len(said) == len(held)
+    said = codes(rig, "lifecycle.identifyPermitFailed")
+    assert [line["reason"] for line in said] == ["no_ident_budget"] * len(held)
     (spent,) = codes(rig, "identify.spent")
     assert (spent["used"], spent["allowance"]) == ("2", "2")
     assert identifies(rig) == 2

@@ -10,6 +10,7 @@ from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.log import Level
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import ANY_SHARD, SessionSnapshot
 from firmware.layouts.shard import Hold, ShardState
@@ -89,7 +90,8 @@ def codes(rig, name):
 
 
 def kept(facts, **more):
-    return facts(shards=SHARDS, session_provider=SessionProvider.HOST, **more)
+    options = {"session_provider": SessionProvider.HOST, "log_level": Level.DEBUG} | more
+    return facts(shards=SHARDS, **options)
 
 
 def started(rig_of, facts, options=None, **more):

@@ -307,6 +307,18 @@ def test_private_any_parser_matches_the_model(kinds, op, name, field):
     LAB.call(gateway_is_private, shard=c.at)
 
 
+@pytest.mark.parametrize("letters", range(6))
+def test_a_session_id_before_half_a_name_stays_here(letters):
+    c = Heard(listeners=1)
+    c.resuming(2)
+    text = message("READY", 3, ready_data(), "d op s t")
+    frame = server_frame(1, text)
+    cut = frame.index(b'"READY"') + 1 + letters
+    c.raw(frame[:cut])
+    c.raw(frame[cut:])
+    assert SECRET.encode() not in c.text()
+
+
 MESSAGES = st.one_of(
     st.sampled_from([b'{"op":11}', b'{"op":1,"d":null}', b'{"op":7}', b"{}", b'{"op":9,"d":true}']),
     st.builds(

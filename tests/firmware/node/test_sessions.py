@@ -251,7 +251,9 @@ def test_what_nobody_takes_in_five_seconds_is_given_up_aloud():
     assert save(4_999) == NOW + 5_000 * MS
     assert save(5_000) == 0
     said = [line for line in lines() if "Failed" in line]
-    assert said == ["error shard=10 code=lifecycle.sessionSaveFailed sequence=72"]
+    assert said == [
+        "error shard=10 code=lifecycle.sessionSaveFailed origin=application sequence=72"
+    ]
     assert save(5_001) == 0
     assert len([line for line in lines() if "Failed" in line]) == 1
 

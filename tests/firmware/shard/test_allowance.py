@@ -74,10 +74,15 @@ def test_a_shard_without_an_identify_is_held_and_says_so_once():
     shard = prepare(identified=3)
     shard.hold = Hold.NEW
     assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NO_IDENT_BUDGET
-    assert lines().count("code=shard.held hold=no_ident_budget") == 1
+    assert (
+        lines().count(
+            "code=lifecycle.identifyPermitFailed reason=no_ident_budget used=3 allowance=3"
+        )
+        == 1
+    )
     shard.hold = Hold.NO_IDENT_BUDGET
     assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == Hold.NO_IDENT_BUDGET
-    assert lines().count("code=shard.held") == 1
+    assert lines().count("code=lifecycle.identifyPermitFailed") == 1
 
 
 def test_a_resume_needs_none():

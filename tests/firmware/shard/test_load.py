@@ -63,7 +63,9 @@ def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
     assert lines() == ""
     assert wait(shard, budget_ms) == 0
     assert shard.load == SessionLoad.SETTLED
-    assert f"code=lifecycle.sessionLoadFailed timeoutMs={timeout_ms}\n" in lines()
+    assert (
+        f"code=lifecycle.sessionLoadFailed origin=application timeoutMs={timeout_ms}\n" in lines()
+    )
     assert wait(shard, budget_ms) == 0
     assert lines().count("\n") == 1
 

@@ -159,6 +159,7 @@ def test_json_holds_every_diagnostics_field(node):
         "gap": "replayed",
         "gap_from": 12,
         "profile": "discord",
+        "dispatches_malformed": 0,
     }
     assert (shown["node"]["connection"], shown["node"]["latency_ms"]) == ("Recovering", None)
     assert (ready["connection"], ready["recovery"], ready["gap"]) == ("Connected", None, "none")
