@@ -358,3 +358,14 @@ def test_any_conversation_that_is_heard_matches_the_model(messages, cuts, state)
         data = data[cut:]
     c.raw(data)
     assert SECRET.encode() not in c.text() + c.text(1)
+
+
+@pytest.mark.parametrize("order", ["d op s t", "d t op s", "t s op d"])
+def test_no_cut_of_ready_lets_its_session_id_through(order):
+    text = server_frame(1, message("READY", 3, ready_data(session_id=SECRET), order))
+    for cut in range(1, len(text), 1 if order == "d op s t" else 11):
+        c = Heard(listeners=1)
+        c.resuming(2)
+        c.raw(text[:cut])
+        c.raw(text[cut:])
+        assert SECRET.encode() not in c.text(), f"cut at {cut}"
