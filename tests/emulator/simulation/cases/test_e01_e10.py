@@ -133,6 +133,17 @@ def test_e06_a_beat_before_any_sequence_says_null(case_of, profile):
     assert case.row.state == S.STARTING
 
 
+def test_e06_a_beat_after_a_lost_session_says_null(case_of, profile):
+    case = case_of(profile, heartbeat_interval_ms=1_000)
+    case.dispatch(77)
+    case.script("identify", "nothing", shard=0)
+    case.run(0.1)
+    case.act(lambda core: core.invalidate(0, resumable=False))
+    case.until(lambda: len(case.talks) == 2 and len(case.talk.beats) == 3)
+    assert {sequence for _at, sequence in case.talk.beats} == {None}
+    assert case.handshakes == [[2], [2]]
+
+
 def test_e07_hello_never_comes(case_of, profile):
     case = case_of(profile, shards=1, ready=False)
     case.script("connect", "nothing")
