@@ -9,7 +9,7 @@ This package exports them; importing it loads neither asyncio nor sockets.
 :mod:`pxe.gateway.protocol` first: its tables say what the profile means.
 """
 
-from pxe.gateway.actions import Abort, Action, Close, Send
+from pxe.gateway.actions import Abort, Action, Close, HangUp, Send, Wire
 from pxe.gateway.clock import Clock, ManualClock, MonotonicClock
 from pxe.gateway.connection import Connection
 from pxe.gateway.core import Gateway
@@ -27,10 +27,12 @@ __all__ = [
     "Gateway",
     "GatewayEvent",
     "GatewayOptions",
+    "HangUp",
     "LoadOptions",
     "ManualClock",
     "MonotonicClock",
     "Send",
     "Step",
+    "Wire",
     "parse_script",
 ]

@@ -32,4 +32,22 @@ class Abort:
     """Drop the TCP connection with a reset, without a close frame."""
 
 
-Action = Send | Close | Abort
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End the TCP stream with a FIN, without a close frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Put bytes on the TCP stream past the WebSocket layer.
+
+    Attributes:
+        data: Frames, whole or not, well formed or not.
+        one_by_one: Write each byte for itself.
+    """
+
+    data: bytes
+    one_by_one: bool = False
+
+
+Action = Send | Close | Abort | HangUp | Wire

@@ -169,8 +169,8 @@ def guild(guild_id_: str, channels: int = 2) -> JsonObject:
 def ready(
     *, version: int, session_id: str, resume_url: str, shard: tuple[int, int], guilds: list[str]
 ) -> JsonObject:
-    """Return the body of READY with unavailable guild stubs."""
-    return {
+    """Return the body of READY with unavailable guild stubs; an empty URL is left out."""
+    body: JsonObject = {
         "v": version,
         "user_settings": {},
         "user": BOT_USER,
@@ -189,6 +189,9 @@ def ready(
         "shard": list(shard),
         "_trace": ["shardfw-gateway"],
     }
+    if not resume_url:
+        del body["resume_gateway_url"]
+    return body
 
 
 def fluxer_ready(*, version: int, session_id: str, shard: tuple[int, int] | None) -> JsonObject:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-from pxe.gateway.actions import Abort, Action, Close, Send
+from pxe.gateway.actions import Abort, Action, Close, HangUp, Send, Wire
 from pxe.gateway.compression import ZlibStream
 from pxe.gateway.liveness import AskingPatience, DeadlinePatience, Patience, Verdict
 from pxe.gateway.protocol import Opcode, is_sendable_close_code
@@ -29,7 +29,7 @@ class Connection:
         number: Counts from 1 in the order of opening.
         host: What the client dialled (its Host header), for READY's resume URL.
         address: The client's IP address, or empty when the driver does not know it.
-        shard: Shard id from Identify or Resume on, else None.
+        shard: Shard id from Identify or Resume on, at a door from the connect on; else None.
         session: The session that it carries, or None.
         closing: Whether Close or Abort has been asked for; later input is ignored.
         aborted: Whether Abort has been asked for; a transport may act before its queue is empty.
@@ -37,11 +37,13 @@ class Connection:
         ended: Whether the transport is gone.
     """
 
-    def __init__(self, gateway: "Gateway", number: int, host: str, address: str) -> None:
+    def __init__(
+        self, gateway: "Gateway", number: int, host: str, address: str, shard: int | None = None
+    ) -> None:
         self.number = number
         self.host = host
         self.address = address
-        self.shard: int | None = None
+        self.shard = shard
         self.session: Session | None = None
         self.closing = False
         self.stalled = False
@@ -208,6 +210,19 @@ class Connection:
         self._queue(Abort())
         self._finish()
         self._gateway.server_closed(self, "abort", keeps_session=True)
+
+    def hang_up(self) -> None:
+        """End the stream after what was queued, without a close frame."""
+        if self.closing:
+            return
+        self._queue(HangUp())
+        self._finish()
+        self._gateway.server_closed(self, "hang_up", keeps_session=True)
+
+    def send_bytes(self, data: bytes, *, one_by_one: bool = False) -> None:
+        """Queue bytes that no WebSocket layer looks at."""
+        if not self.closing:
+            self._queue(Wire(data, one_by_one))
 
     def stall(self) -> None:
         """Go silent: nothing is sent, nothing is answered, the connection stays."""

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRefusal:
-    """An HTTP error in place of the WebSocket upgrade."""
+    """An HTTP error in place of the WebSocket upgrade, for anybody or at one shard's door."""
 
     status: int
     retry_after_s: int | None
+    shard: int | None = None
 
 
 class Controls:
@@ -84,6 +85,11 @@ class Controls:
         for connection in self._live(shard):
             connection.send_control(Opcode.GATEWAY_ERROR, {"code": code, "message": message})
 
+    def hang_up(self, shard: int) -> None:
+        """End a shard's TCP streams with a FIN, without a close frame."""
+        for connection in self._live(shard):
+            connection.hang_up()
+
     def request_heartbeat(self, shard: int) -> None:
         """Send op 1, which asks for a heartbeat at once."""
         for connection in self._live(shard):
@@ -93,6 +99,11 @@ class Controls:
         """Send any text, well formed or not, without a sequence number."""
         for connection in self._live(shard):
             connection.send(text)
+
+    def send_bytes(self, shard: int, data: bytes, *, one_by_one: bool = False) -> None:
+        """Put bytes on a shard's TCP streams past the WebSocket layer."""
+        for connection in self._live(shard):
+            connection.send_bytes(data, one_by_one=one_by_one)
 
     def dispatch(self, shard: int, event: str, data: object) -> int:
         """Publish an event to a shard's sessions, connected or not.
@@ -108,7 +119,12 @@ class Controls:
         return sequences[-1]
 
     def refuse_upgrades(
-        self, status: int, *, times: int = 1, retry_after_s: int | None = None
+        self,
+        status: int,
+        *,
+        times: int = 1,
+        retry_after_s: int | None = None,
+        shard: int | None = None,
     ) -> None:
         """Answer the next upgrade requests with an HTTP error.
 
@@ -116,6 +132,7 @@ class Controls:
             status: HTTP status, 400 to 599.
             times: Number of requests.
             retry_after_s: Value of the Retry-After header, in seconds.
+            shard: Only at this shard's door; None for anywhere.
 
         Raises:
             ValueError: The status is no error.
@@ -123,7 +140,7 @@ class Controls:
         if not 400 <= status <= 599:
             msg = f"status is {status}: give an HTTP error, 400 to 599"
             raise ValueError(msg)
-        self.upgrade_refusals.extend([UpgradeRefusal(status, retry_after_s)] * times)
+        self.upgrade_refusals.extend([UpgradeRefusal(status, retry_after_s, shard)] * times)
 
     def answer_http(self, *replies: "Reply") -> None:
         """Give these answers to the next GET requests, whatever they ask for."""
@@ -142,13 +159,18 @@ class Controls:
         edited = body | self.ready_edits
         return {name: value for name, value in edited.items() if value is not None}
 
-    def take_upgrade_refusal(self) -> "UpgradeRefusal | None":
-        """Return how the upgrade request at hand is to be refused, or None."""
-        if not self.upgrade_refusals:
-            return None
-        refusal = self.upgrade_refusals.popleft()
-        self.tell("refuse_upgrade", None, status=refusal.status)
-        return refusal
+    def take_upgrade_refusal(self, door: int | None = None) -> "UpgradeRefusal | None":
+        """Return how the upgrade request at hand is to be refused, or None.
+
+        Args:
+            door: The shard at whose door the request came, or None.
+        """
+        for refusal in self.upgrade_refusals:
+            if refusal.shard in (None, door):
+                self.upgrade_refusals.remove(refusal)
+                self.tell("refuse_upgrade", None, status=refusal.status, door=door)
+                return refusal
+        return None
 
     def restart(self, *, keep_sessions: bool = False) -> None:
         """Reset every connection, as a gateway that crashes; sessions go unless kept."""
@@ -219,6 +241,10 @@ _ACTS: Final[Mapping[str, Callable[[Controls, "Connection", Step], None]]] = {
     "release": lambda _, connection, __: connection.release(),
     "request_heartbeat": lambda _, connection, __: connection.send_control(Opcode.HEARTBEAT),
     "send_raw": lambda _, connection, step: connection.send(step.text),
+    "send_bytes": lambda _, connection, step: connection.send_bytes(
+        bytes.fromhex(step.hex), one_by_one=step.one_by_one
+    ),
+    "hang_up": lambda _, connection, __: connection.hang_up(),
     "dispatch": _script_dispatch,
     "nothing": lambda _, __, ___: None,
 }

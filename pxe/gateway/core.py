@@ -24,6 +24,7 @@ from pxe.gateway.accounting import GatewayStats
 from pxe.gateway.clock import Clock, MonotonicClock
 from pxe.gateway.connection import Connection
 from pxe.gateway.controls import Controls
+from pxe.gateway.doors import Doors
 from pxe.gateway.envelope import Envelopes, dumps
 from pxe.gateway.events import GatewayEvent, Observer
 from pxe.gateway.gate import AddressGate, IdentifyGate
@@ -48,6 +49,7 @@ class Gateway(Controls):
         envelopes: Writes messages.
         roster: Sessions and their accounts.
         gate: Paces Identify by key and day.
+        doors: Resume URLs.
         address_gate: Paces handshakes by address instead, or None.
         observer: Called for every event, or None.
         url_scheme: ``ws`` or ``wss``, for URLs that clients are told.
@@ -78,6 +80,7 @@ class Gateway(Controls):
         rng = rng or Random(options.seed)
         self.roster = Roster(options, rng, self.envelopes)
         self.gate = IdentifyGate(options)
+        self.doors = Doors(options, url_scheme)
         limit = profile.address_limit
         self.address_gate = None if limit is None else AddressGate(limit)
         self.token_revoked = False
@@ -96,7 +99,13 @@ class Gateway(Controls):
     # What a driver calls.
 
     def open(
-        self, target: str, *, user_agent: str | None, host: str, address: str = ""
+        self,
+        target: str,
+        *,
+        user_agent: str | None,
+        host: str,
+        address: str = "",
+        door: int | None = None,
     ) -> Connection:
         """Take a new connection right after its upgrade.
 
@@ -105,9 +114,10 @@ class Gateway(Controls):
             user_agent: The User-Agent header, or None.
             host: The Host header; READY's resume URL is made of it.
             address: The client's IP address, by which some profiles limit handshakes.
+            door: The shard at whose door the client came, or None.
         """
         self._connection_count += 1
-        connection = Connection(self, self._connection_count, host, address)
+        connection = Connection(self, self._connection_count, host, address, door)
         self.connections[connection.number] = connection
         self.tell("connect", connection, target=target)
         connection.start(target, user_agent)
@@ -323,7 +333,7 @@ class Gateway(Controls):
             ready = bodies.ready(
                 version=version,
                 session_id=session.id,
-                resume_url=options.public_url or f"{self.url_scheme}://{connection.host}",
+                resume_url=self.doors.resume_url(shard, connection.host),
                 shard=pair,
                 guilds=guilds,
             )

@@ -1,5 +1,6 @@
 """Settings of the local gateway, checked when they are made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pxe.gateway.envelope import ENVELOPE_ORDERS
@@ -49,6 +50,8 @@ class GatewayOptions:
         seed: Seed of session ids and load.
         load: Dispatch load, or None.
         script: Steps for tests.
+        doors: Whether each shard has a port of its own, which READY names for the Resume.
+        resume_urls: Shard to the URL that READY names instead; an empty one is left out.
         profile: Limits and tables of the service.
     """
 
@@ -75,6 +78,8 @@ class GatewayOptions:
     seed: int = 0
     load: LoadOptions | None = None
     script: tuple[Step, ...] = ()
+    doors: bool = False
+    resume_urls: Mapping[int, str] = field(default_factory=dict)
     profile: Profile = DISCORD
 
     def __post_init__(self) -> None:
@@ -90,6 +95,12 @@ class GatewayOptions:
                     raise ValueError(msg)
         if self.token == "":
             msg = "token is empty: give a token, or None to accept any"
+            raise ValueError(msg)
+        if not self.doors and any(s.on == "connect" and s.shard is not None for s in self.script):
+            msg = (
+                'shard cannot be used with on = "connect": the shard is known from Identify on, '
+                "or at its door"
+            )
             raise ValueError(msg)
         if self.envelope is not None and self.envelope not in ENVELOPE_ORDERS:
             msg = f"envelope is {self.envelope!r}: give one of {', '.join(ENVELOPE_ORDERS)}"

@@ -27,6 +27,8 @@ COMMANDS: Final = (
     "request_heartbeat",
     "dispatch",
     "send_raw",
+    "send_bytes",
+    "hang_up",
     "nothing",
 )
 # These have something of their own that `instead` can suppress.
@@ -40,7 +42,7 @@ class Step:
     Attributes:
         on: Trigger, one of TRIGGERS.
         do: Command, one of COMMANDS.
-        shard: Only for this shard; None for any. At ``connect`` no shard is known yet.
+        shard: Only for this shard; None for any. At ``connect`` it is known only at its door.
         after_dispatches: Further dispatches on the same connection before it acts.
         after_ms: Milliseconds on the same connection before it acts.
         times: How often the step may act in all.
@@ -52,6 +54,8 @@ class Step:
         event: Name for ``dispatch``.
         data: Body for ``dispatch``.
         text: Text for ``send_raw``, sent as it is.
+        hex: Bytes for ``send_bytes``, two digits each, put on the stream as they are.
+        one_by_one: Whether ``send_bytes`` writes each byte for itself.
     """
 
     on: str
@@ -68,6 +72,8 @@ class Step:
     event: str = "SHARDFW_SCRIPT"
     data: object = None
     text: str = ""
+    hex: str = ""
+    one_by_one: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a step that could never act.
@@ -79,9 +85,11 @@ class Step:
             if value not in allowed:
                 msg = f"{key} is {value!r}: give one of {', '.join(allowed)}"
                 raise ValueError(msg)
-        if self.on == "connect" and self.shard is not None:
-            msg = 'shard cannot be used with on = "connect": the shard is known from Identify on'
-            raise ValueError(msg)
+        try:
+            bytes.fromhex(self.hex)
+        except ValueError:
+            msg = f"hex is {self.hex!r}: give two hexadecimal digits for each byte"
+            raise ValueError(msg) from None
         if self.instead and self.on not in _REPLACEABLE:
             msg = f"instead cannot be used with on = {self.on!r}: {self.on} has already been sent"
             raise ValueError(msg)
@@ -132,6 +140,8 @@ _TYPES: Final[Mapping[str, type]] = {
     "event": str,
     "data": object,
     "text": str,
+    "hex": str,
+    "one_by_one": bool,
 }
 
 

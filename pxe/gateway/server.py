@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from pxe.gateway.accounting import GatewayStats
-from pxe.gateway.actions import Abort, Action, Close, Send
+from pxe.gateway.actions import Abort, Action, Close, HangUp, Send, Wire
 from pxe.gateway.connection import Connection
 from pxe.gateway.core import Gateway
 from pxe.gateway.events import Observer
@@ -79,6 +79,7 @@ class GatewayServer:
         self._wanted_port = port
         self._ssl = ssl_context
         self._server: Server | None = None
+        self._door_servers: list[Server] = []
         self._ticker: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._outlets: dict[int, _Outlet] = {}
@@ -94,7 +95,7 @@ class GatewayServer:
         if self._server is None:
             msg = "the gateway does not listen yet: use it as `async with GatewayServer(...)`"
             raise RuntimeError(msg)
-        return int(next(iter(self._server.sockets)).getsockname()[1])
+        return _port_of(self._server)
 
     @property
     def host(self) -> str:
@@ -108,11 +109,21 @@ class GatewayServer:
 
     async def __aenter__(self) -> Self:
         """Start to listen."""
-        self._server = await serve(
+        self._server = await self._listen(self._wanted_port, self._sock)
+        if self.core.options.doors:
+            for shard in range(self.core.options.shards):
+                door = await self._listen(0, None)
+                self._door_servers.append(door)
+                self.core.doors.ports[shard] = _port_of(door)
+        self._ticker = asyncio.create_task(self._tick())
+        return self
+
+    async def _listen(self, port: int, sock: socket.socket | None) -> Server:
+        return await serve(
             self._handle,
-            None if self._sock else self._host,
-            None if self._sock else self._wanted_port,
-            sock=self._sock,
+            None if sock else self._host,
+            None if sock else port,
+            sock=sock,
             process_request=self._process_request,
             ssl=self._ssl,
             compression=None,  # the service does not negotiate permessage-deflate
@@ -120,8 +131,6 @@ class GatewayServer:
             close_timeout=_CLOSE_TIMEOUT_S,
             max_size=_MAX_MESSAGE_BYTES,
         )
-        self._ticker = asyncio.create_task(self._tick())
-        return self
 
     async def __aexit__(
         self,
@@ -137,9 +146,9 @@ class GatewayServer:
             self._ticker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._ticker
-        if self._server is not None:
-            self._server.close(code=1001)
-            await self._server.wait_closed()
+        for server in (*self._door_servers, *([self._server] if self._server else [])):
+            server.close(code=1001)
+            await server.wait_closed()
         for _, future in self._waiters:
             future.cancel()
 
@@ -217,7 +226,7 @@ class GatewayServer:
         self, connection: ServerConnection, request: Request
     ) -> Response | None:
         if "Upgrade" in request.headers:
-            refusal = self.core.take_upgrade_refusal()
+            refusal = self.core.take_upgrade_refusal(self._door_of(connection))
             if refusal is None:
                 return None
             after = refusal.retry_after_s
@@ -255,6 +264,7 @@ class GatewayServer:
             user_agent=request.headers.get("User-Agent"),
             host=request.headers.get("Host", ""),
             address=str(websocket.remote_address[0]),
+            door=self._door_of(websocket),
         )
         outlet = _Outlet(websocket, connection)
         self._outlets[connection.number] = outlet
@@ -274,6 +284,9 @@ class GatewayServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
             self._flush()
+
+    def _door_of(self, websocket: ServerConnection) -> int | None:
+        return self.core.doors.shard_at(websocket.local_address[1])
 
     def _flush(self) -> None:
         for connection in self.core.take_dirty():
@@ -306,6 +319,10 @@ class GatewayServer:
             if deadline is not None and now >= deadline:
                 self.core.run_timers(now)
                 self._flush()
+
+
+def _port_of(server: Server) -> int:
+    return int(next(iter(server.sockets)).getsockname()[1])
 
 
 class _Outlet:
@@ -348,8 +365,18 @@ class _Outlet:
         elif isinstance(action, Close):
             async with self._websocket.send_context():
                 self._websocket.protocol.send_close()
+        elif isinstance(action, Wire):
+            await self._write(action)
+        elif isinstance(action, HangUp):
+            self._websocket.transport.close()
         elif isinstance(action, Abort):
             self._reset()
+
+    async def _write(self, wire: Wire) -> None:
+        step = 1 if wire.one_by_one else len(wire.data)
+        for start in range(0, len(wire.data), max(1, step)):
+            self._websocket.transport.write(wire.data[start : start + step])
+            await asyncio.sleep(_BATCH_S)
 
     def _reset(self) -> None:
         transport = self._websocket.transport

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emulator.simulation.clock import NS_PER_MS, Alarm
 from emulator.simulation.packet import ip_text
 from emulator.simulation.peers.websocket import CLOSE, Upgrade, WebSocketPeer, WebSocketServer
-from pxe.gateway import Abort, Gateway, GatewayOptions, Send
+from pxe.gateway import Abort, Gateway, GatewayOptions, HangUp, Send, Wire
 from pxe.gateway.protocol import EMPTY_CLOSE
 from pxe.gateway.rest import reply_to
 
@@ -191,6 +191,10 @@ class GatewayCore:
             peer.send(action.data)
         elif isinstance(action, Abort):
             peer.abort()
+        elif isinstance(action, HangUp):
+            peer.tcp.close()
+        elif isinstance(action, Wire):
+            peer.raw(action.data)
         elif action.code == EMPTY_CLOSE:
             self.on_close(peer, action.code)
             peer.frame(CLOSE)

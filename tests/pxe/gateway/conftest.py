@@ -14,8 +14,10 @@ from pxe.gateway import (
     Gateway,
     GatewayEvent,
     GatewayOptions,
+    HangUp,
     ManualClock,
     Send,
+    Wire,
 )
 
 PROPERTIES = {"os": "none", "browser": "shardfw", "device": "shardfw"}
@@ -28,7 +30,8 @@ class Client:
     bench: "Bench"
     connection: Connection
     messages: list[dict[str, Any]] = field(default_factory=list)
-    end: Close | Abort | None = None
+    end: Close | Abort | HangUp | None = None
+    wire: list[Wire] = field(default_factory=list)
 
     def send(self, op: int, body: object) -> None:
         self.send_raw(json.dumps({"op": op, "d": body}))
@@ -43,6 +46,8 @@ class Client:
         if isinstance(action, Send):
             assert isinstance(action.data, str)
             self.messages.append(json.loads(action.data))
+        elif isinstance(action, Wire):
+            self.wire.append(action)
         else:
             self.end = action
 
@@ -80,8 +85,10 @@ class Bench:
             GatewayOptions(**(defaults | options)), clock=self.clock, observer=self.events.append
         )
 
-    def connect(self, target="/?v=10&encoding=json", user_agent="node/1", host="gw:80") -> Client:
-        connection = self.gateway.open(target, user_agent=user_agent, host=host)
+    def connect(
+        self, target="/?v=10&encoding=json", user_agent="node/1", host="gw:80", door=None
+    ) -> Client:
+        connection = self.gateway.open(target, user_agent=user_agent, host=host, door=door)
         client = self.clients[connection] = Client(self, connection)
         self.pump()
         return client

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pxe.gateway import Abort, Send
+from pxe.gateway import Abort, HangUp, Send, Wire
 
 
 class TestControls:
@@ -89,6 +89,30 @@ class TestControls:
         again = b.connect()
         again.resume(client.ready()["session_id"], 1)
         assert again.events() == [("A", 2), ("RESUMED", 2)]
+
+    def test_hang_up_and_bytes_are_left_to_the_transport(self, bench):
+        b = bench()
+        client = b.ready()
+        b.gateway.send_bytes(0, b"\x89")
+        b.gateway.hang_up(0)
+        b.pump()
+        assert (client.wire, client.end) == ([Wire(b"\x89")], HangUp())
+        again = b.connect()
+        again.resume(client.ready()["session_id"], 1)
+        assert again.events() == [("RESUMED", 1)]
+
+    @pytest.mark.parametrize(("urls", "named"), [({0: "ws://x:1"}, "ws://x:1"), ({0: ""}, None)])
+    def test_ready_names_the_url_that_is_set_for_a_shard(self, bench, urls, named):
+        b = bench(resume_urls=urls)
+        assert b.ready().ready().get("resume_gateway_url") == named
+
+    def test_refusal_at_a_door_waits_for_its_shard(self, bench):
+        gateway = bench(shards=2).gateway
+        gateway.refuse_upgrades(503, shard=1)
+        assert gateway.take_upgrade_refusal() is None
+        assert gateway.take_upgrade_refusal(0) is None
+        assert gateway.take_upgrade_refusal(1).status == 503
+        assert gateway.take_upgrade_refusal(1) is None
 
     def test_request_heartbeat_sends_op_1(self, bench):
         b = bench()

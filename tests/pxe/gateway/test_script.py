@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pxe.gateway import Abort, Close, Step, parse_script
+from pxe.gateway import Abort, Close, GatewayOptions, HangUp, Step, Wire, parse_script
 from pxe.gateway.script import COMMANDS
 
 
@@ -145,6 +145,25 @@ class TestActing:
         b.pump()
         assert client.code == 4001
 
+    def test_bytes_past_the_websocket_layer_and_the_end_of_the_stream(self, bench):
+        steps = (
+            Step(on="ready", do="send_bytes", hex="8900", one_by_one=True),
+            Step(on="ready", do="hang_up"),
+            Step(on="ready", do="send_bytes", hex="8900"),
+        )
+        b = bench(script=steps)
+        client = b.connect()
+        client.identify()
+        assert client.wire == [Wire(b"\x89\x00", one_by_one=True)]
+        assert client.end == HangUp()
+        assert b.stats().closes == {"hang_up": 1}
+
+    def test_a_step_at_connect_acts_at_its_door_alone(self, bench):
+        step = Step(on="connect", shard=1, do="kick", code=1000)
+        b = bench(shards=2, script=(step,), doors=True)
+        assert [b.connect(door=door).code for door in (None, 0, 1, 1)] == [None, None, 1000, None]
+        assert b.stats(1).closes == {"1000": 1}
+
     @pytest.mark.parametrize("command", COMMANDS)
     def test_every_command_acts(self, bench, command):
         b = bench(script=(Step(on="ready", do=command, text="{}"),))
@@ -172,8 +191,8 @@ class TestRefusals:
                 "step 1: shard is True: give a value of type int",
             ),
             (
-                {"on": "connect", "do": "kick", "shard": 1},
-                'shard cannot be used with on = "connect": the shard is known from Identify on',
+                {"on": "ready", "do": "send_bytes", "hex": "8"},
+                "step 1: hex is '8': give two hexadecimal digits for each byte",
             ),
             (
                 {"on": "ready", "do": "kick", "instead": True},
@@ -188,6 +207,12 @@ class TestRefusals:
     def test_wrong_step_says_what_to_write(self, row, message):
         with pytest.raises(ValueError, match=re.escape(message)):
             parse_script([row])
+
+    def test_a_shard_is_known_at_connect_only_at_its_door(self):
+        step = Step(on="connect", do="kick", shard=1)
+        with pytest.raises(ValueError, match="the shard is known from Identify on, or at its door"):
+            GatewayOptions(shards=2, script=(step,))
+        assert GatewayOptions(shards=2, script=(step,), doors=True).script == (step,)
 
     def test_number_of_the_wrong_step_is_named(self):
         good = {"on": "ready", "do": "abort"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import json
 import re
 import socket
@@ -194,6 +195,51 @@ class TestStart:
 
         url, port = asyncio.run(scenario())
         assert url == f"ws://localhost:{port}"
+
+    def test_each_shard_has_a_door_that_ready_names_and_where_it_is_known(self):
+        step = Step(on="connect", shard=1, do="kick", code=4001)
+        options = dataclasses.replace(QUIET, doors=True, script=(step,))
+
+        async def scenario() -> Any:
+            async with GatewayServer(options) as server:
+                await server.call(lambda core: core.refuse_upgrades(503, shard=0))
+                async with connect(server.url + QUERY) as client:
+                    urls = [(await identify(client))["resume_gateway_url"]]
+                async with connect(server.url + QUERY) as client:
+                    urls.append((await identify(client, 1))["resume_gateway_url"])
+                with pytest.raises(InvalidStatus):
+                    await connect(urls[0] + QUERY)
+                async with connect(urls[1] + QUERY) as client:
+                    with pytest.raises(ConnectionClosedError):
+                        await client.recv()
+                ports = dict(server.core.doors.ports)
+                return urls, ports, server.port, server.stats()
+
+        urls, ports, port, stats = asyncio.run(scenario())
+        assert urls == [f"ws://127.0.0.1:{ports[shard]}" for shard in (0, 1)]
+        assert len({port, *ports.values()}) == 3
+        assert stats.shards[1].closes["4001"] == 1
+        assert stats.refused == {}
+
+    def test_bytes_go_past_the_library_and_a_fin_ends_the_stream(self):
+        text = b'{"op":11}'
+        frame = bytes((0x81, len(text))) + text
+
+        async def scenario() -> Any:
+            async with GatewayServer(QUIET) as server, connect(server.url + QUERY) as client:
+                await identify(client)
+                await server.call(lambda core: core.send_bytes(0, frame, one_by_one=True))
+                await server.call(lambda core: core.send_bytes(0, frame))
+                await server.call(lambda core: core.hang_up(0))
+                got = [await receive(client), await receive(client)]
+                with pytest.raises(ConnectionClosedError) as end:
+                    await client.recv()
+                return got, end.value.rcvd, server.stats().shards[0].closes
+
+        got, received, closes = asyncio.run(scenario())
+        assert got == [{"op": 11}] * 2
+        assert received is None
+        assert closes == {"hang_up": 1}
 
     def test_permessage_deflate_is_not_negotiated(self):
         async def scenario() -> Any:
