@@ -50,7 +50,7 @@ PHASES: Texts = {0: "startup", 1: "recovery"}
 LOST: Texts = {0: "could not connect", 1: "lost its connection"}
 
 HAPPENED: Texts = {
-    End.CLOSED: "The gateway closed the connection with code",
+    End.CLOSED: "The gateway closed the connection",
     End.HEARTBEAT_TIMEOUT: "The gateway did not acknowledge a heartbeat in time",
     End.RECONNECT_REQUESTED: "The gateway asked for a reconnect",
     End.INVALID_SESSION: "The gateway invalidated the session",
@@ -86,8 +86,10 @@ STATUSES: Texts = {
     503: " (HTTP 503: unavailable)",
 }
 OTHER_STATUS = " with HTTP status "
-CLOSES: Texts = {0: ""} | {code: f" {code} ({meaning})" for code, meaning in MEANINGS.items()}
-OTHER_CLOSE = " "
+CLOSES: Texts = {0: ""} | {
+    code: f" with code {code} ({meaning})" for code, meaning in MEANINGS.items()
+}
+OTHER_CLOSE = " with code "
 
 COMES_NEXT: Texts = {
     Then.NOTHING: "It waits for a clock, now ",

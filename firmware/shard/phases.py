@@ -44,6 +44,7 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDX,
+    A,
     Asm,
     B,
     E,
@@ -260,23 +261,57 @@ def shard_become_ready(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
+    inputs=[In(RBX, ShardContext, "a shard in STARTING or READY")],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.phase, WebSocketContext.state, GatewayContext.state],
+    writes=[ShardContext.phase, ShardContext.identifies],
+    calls=[allowance_count, permit_release],
+    source="firmware/docs/lifecycle.md#phases",
+)
+def shard_follow(a: Asm, shard: ShardContext) -> None:
+    """Let the phase follow WebSocket and Gateway, whatever became of the connection since."""
+    # OPEN, CLOSING and CLOSED: the upgrade was accepted.
+    with a.block() as later:
+        a.cmp(shard.phase, Phase.WS)
+        a.leave(NE, later)
+        a.mov(EAX, shard.websocket.state)
+        a.sub(EAX, WsState.OPEN)
+        a.cmp(EAX, WsState.CLOSED - WsState.OPEN)
+        a.leave(A, later)
+        a.mov(shard.phase, Phase.HELLO)
+
+    # The Gateway layer answers Hello with Identify or Resume; the permit's five seconds start.
+    with a.block() as later:
+        a.cmp(shard.phase, Phase.HELLO)
+        a.leave(NE, later)
+        a.cmp(shard.gateway.state, GatewayState.WAIT_RESUMED)
+        with a.if_(Z):
+            a.mov(shard.phase, Phase.REPLAY)
+        a.cmp(shard.gateway.state, GatewayState.WAIT_READY)
+        a.leave(NE, later)
+        a.inc(shard.identifies)
+        a.mov(shard.phase, Phase.IDENT)
+        a.call(allowance_count)
+        a.call(permit_release)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "a shard in STARTING")],
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.phase,
         TcpContext.state,
         TlsContext.state,
-        WebSocketContext.state,
         GatewayContext.state,
     ],
-    writes=[ShardContext.phase, ShardContext.identifies, ShardContext.resumes],
+    writes=[ShardContext.phase, ShardContext.resumes],
     calls=[
         shard_ask_permit,
         shard_dial,
         tls_start,
         ws_start,
-        allowance_count,
-        permit_release,
+        shard_follow,
         shard_become_ready,
     ],
     source="firmware/docs/lifecycle.md#phases",
@@ -305,26 +340,7 @@ def shard_advance(a: Asm, shard: ShardContext) -> None:
         a.leave(NE, later)
         a.call(ws_start)
         a.mov(shard.phase, Phase.WS)
-    with a.block() as later:
-        a.cmp(shard.phase, Phase.WS)
-        a.leave(NE, later)
-        a.cmp(shard.websocket.state, WsState.OPEN)
-        a.leave(NE, later)
-        a.mov(shard.phase, Phase.HELLO)
-
-    # The Gateway layer answers Hello with Identify or Resume; the permit's five seconds start.
-    with a.block() as later:
-        a.cmp(shard.phase, Phase.HELLO)
-        a.leave(NE, later)
-        a.cmp(shard.gateway.state, GatewayState.WAIT_RESUMED)
-        with a.if_(Z):
-            a.mov(shard.phase, Phase.REPLAY)
-        a.cmp(shard.gateway.state, GatewayState.WAIT_READY)
-        a.leave(NE, later)
-        a.inc(shard.identifies)
-        a.mov(shard.phase, Phase.IDENT)
-        a.call(allowance_count)
-        a.call(permit_release)
+    a.call(shard_follow)
     with a.block() as later:
         a.cmp(shard.gateway.state, GatewayState.READY)
         a.leave(NE, later)

@@ -16,7 +16,13 @@ from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE, shard_begin, shard_may_start
 from firmware.shard.lose import shard_lose
-from firmware.shard.phases import poll_deadline, shard_advance, shard_say_goodbye, tick_backoff
+from firmware.shard.phases import (
+    poll_deadline,
+    shard_advance,
+    shard_follow,
+    shard_say_goodbye,
+    tick_backoff,
+)
 from firmware.shard.stop import shard_drain
 from firmware.tcp.timers import tcp_tick
 from toolchain.asm import (
@@ -115,6 +121,7 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
     calls=[
         gateway_poll,
         shard_find_failure,
+        shard_follow,
         shard_lose,
         shard_advance,
         gateway_tick,
@@ -175,7 +182,9 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, R12)
     a.ret()
 
+    # What came before the failure counts: a Hello, and the Identify that answered it.
     a.place(failed)
+    a.call(shard_follow)
     a.call(shard_lose)
     a.mov(RAX, core.now)
     a.ret()

@@ -111,6 +111,23 @@ def test_log_write_line_reads_as_documented():
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, "The gateway closed the connection. It"),
+        (4008, "The gateway closed the connection with code 4008 (Rate limited: "),
+        (4999, "The gateway closed the connection with code 4999. It"),
+    ],
+)
+def test_log_write_a_close_without_a_code_names_none(code, said):
+    state = fresh()
+    shard = LAB.shard()
+    kept = LAB.view(ShardContext, shard).evidence
+    kept.end, kept.close_code, kept.then = End.CLOSED, code, Then.RESUME
+    write(by_name("lifecycle.retry"), shard)
+    assert said in text(0, state.head)
+
+
 def test_log_write_address_is_dotted():
     state = fresh()
     write(

@@ -105,6 +105,24 @@ def shard_become_ready(w: World, shard: int) -> None:
 
 
 @model
+def shard_follow(w: World, shard: int) -> None:
+    """An upgrade that was accepted and an answer to Hello count, even when a failure followed."""
+    context = w.view(ShardContext, shard)
+    upgraded = context.websocket.state in (WsState.OPEN, WsState.CLOSING, WsState.CLOSED)
+    if context.phase == Phase.WS and upgraded:
+        context.phase = Phase.HELLO
+    if context.phase != Phase.HELLO:
+        return
+    if context.gateway.state == GatewayState.WAIT_RESUMED:
+        context.phase = Phase.REPLAY
+    elif context.gateway.state == GatewayState.WAIT_READY:
+        context.identifies += 1
+        context.phase = Phase.IDENT
+        allowance_count(w)
+        permit_release(w, shard)
+
+
+@model
 def shard_advance(w: World, shard: int) -> None:
     """Each phase ends when its layer is ready; several may end in one step."""
     context = w.view(ShardContext, shard)
@@ -118,16 +136,7 @@ def shard_advance(w: World, shard: int) -> None:
     if context.phase == Phase.TLS and context.tls.state == TlsState.PASS_THROUGH:
         ws_start(w, shard)
         context.phase = Phase.WS
-    if context.phase == Phase.WS and context.websocket.state == WsState.OPEN:
-        context.phase = Phase.HELLO
-    if context.phase == Phase.HELLO:
-        if context.gateway.state == GatewayState.WAIT_RESUMED:
-            context.phase = Phase.REPLAY
-        elif context.gateway.state == GatewayState.WAIT_READY:
-            context.identifies += 1
-            context.phase = Phase.IDENT
-            allowance_count(w)
-            permit_release(w, shard)
+    shard_follow(w, shard)
     if context.gateway.state == GatewayState.READY:
         if context.phase == Phase.REPLAY:
             context.resumes += 1

@@ -9,6 +9,7 @@ from emulator.models.shard.lose import shard_lose
 from emulator.models.shard.phases import (
     poll_deadline,
     shard_advance,
+    shard_follow,
     shard_say_goodbye,
     tick_backoff,
 )
@@ -54,6 +55,7 @@ def tick_connection(w: World, shard: int) -> int:
             shard_advance(w, shard)
         wanted = gateway_tick(w, shard)
     if context.failure:
+        shard_follow(w, shard)
         shard_lose(w, shard)
         return int(w.g(CORE).now)
     wanted = min(wanted, tcp_tick(w, shard))

@@ -11,7 +11,12 @@ from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import NO_CONNECTION, shard_dial
-from firmware.shard.phases import shard_advance, shard_become_ready, shard_say_goodbye
+from firmware.shard.phases import (
+    shard_advance,
+    shard_become_ready,
+    shard_follow,
+    shard_say_goodbye,
+)
 from firmware.shard.resume import shard_is_resumable
 from tests.firmware.shard.test_tick import LAB, NEVER, Node
 from tests.support.net import START
@@ -62,6 +67,15 @@ def test_advance_tls_waits_for_its_layer(node):
 def test_advance_websocket_waits_for_the_upgrade(node, state):
     context = advance(node, Phase.WS, websocket=state)
     assert context.phase == (Phase.HELLO if state == WsState.OPEN else Phase.WS)
+
+
+@pytest.mark.parametrize("state", WsState)
+def test_follow_an_accepted_upgrade_counts_also_when_the_connection_closed(node, state):
+    context = node.shards[0]
+    context.phase, context.websocket.state = Phase.WS, state
+    call(node, shard_follow)
+    upgraded = WsState.OPEN <= state <= WsState.CLOSED
+    assert context.phase == (Phase.HELLO if upgraded else Phase.WS)
 
 
 @pytest.mark.parametrize(

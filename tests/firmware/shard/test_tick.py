@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
+from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
@@ -293,6 +294,30 @@ def test_tick_failed_transport_enters_backoff(layer):
     assert context.reconnect_deadline == START + 5000 * MS
     assert context.evidence.error == 0x04050000
     assert LAB.machine.read(other.address_, ShardContext.SIZE) == before
+
+
+@pytest.mark.parametrize(
+    ("gateway", "phase", "identifies"),
+    [
+        (GatewayState.WAIT_HELLO, Phase.HELLO, 0),
+        (GatewayState.WAIT_READY, Phase.IDENT, 1),
+        (GatewayState.WAIT_RESUMED, Phase.REPLAY, 0),
+    ],
+)
+def test_tick_what_came_before_the_failure_counts(gateway, phase, identifies):
+    """Upgrade, Hello and close in one segment: the host was reached, an Identify was sent."""
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, Phase.WS
+    context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
+    context.websocket.state, context.peer_close = WsState.CLOSED, 4000
+    context.gateway.state = gateway
+    context.session.valid, context.session.resume_host_len = 1, 4
+    node.tick()
+    assert (context.evidence.phase, context.evidence.end) == (phase, End.CLOSED)
+    assert context.identifies == identifies
+    assert context.session.resume_host_len == 4
+    assert context.session.unanswered_resumes == (phase == Phase.REPLAY)
 
 
 @pytest.mark.parametrize(("late", "state"), [(-1, ShardState.BACKOFF), (0, ShardState.STARTING)])
