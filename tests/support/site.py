@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pxe.gateway.accounting import GatewayStats
+    from pxe.gateway.events import Observer
 
 SHARDS = 16
 PATIENCE_S = 60.0
@@ -112,6 +113,8 @@ class running:  # noqa: N801 - used as `async with running(...)`
         folder: For the image.
         options: The gateway's.
         overrides: Of the node's configuration.
+        observer: Called for every event of the gateway.
+        connected: Whether to wait until all shards are READY.
     """
 
     def __init__(
@@ -119,9 +122,12 @@ class running:  # noqa: N801 - used as `async with running(...)`
         folder: Path,
         options: GatewayOptions | None = None,
         overrides: dict[str, Any] | None = None,
+        *,
+        observer: Observer | None = None,
+        connected: bool = True,
     ) -> None:
-        self._folder, self._overrides = folder, overrides
-        self._gateway = GatewayServer(options or quiet())
+        self._folder, self._overrides, self._connected = folder, overrides, connected
+        self._gateway = GatewayServer(options or quiet(), observer=observer)
         self._node: Node | None = None
 
     async def __aenter__(self) -> Site:
@@ -132,7 +138,8 @@ class running:  # noqa: N801 - used as `async with running(...)`
             self._node = Node(NodeOptions(net, boot=DirectBoot(file)))
             await self._node.__aenter__()
             site = Site(self._gateway, self._node, await self._node.forwarded_port())
-            await site.all_connected()
+            if self._connected:
+                await site.all_connected()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
