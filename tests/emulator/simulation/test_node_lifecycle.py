@@ -12,6 +12,7 @@ from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.node import CORE
 from firmware.layouts.policy import Policy
 from firmware.layouts.shard import End, ShardState
+from pxe.gateway.script import Step
 
 S = ShardState
 SHARDS = 16
@@ -151,6 +152,16 @@ def test_every_close_code_of_the_discord_table(rig_of, codes, fixed):
     others = rig.invariants.rows[len(codes) :]
     assert all(row.reconnects == 0 and row.state == S.READY for row in others)
     assert rig.stats.identify_gate_refusals == 0
+
+
+@pytest.mark.parametrize("command", ["kick", "reconnect"])
+def test_what_ends_a_connection_before_hello_ends_it_after_the_upgrade(rig_of, command, fixed):
+    """The upgrade and what follows it come in one segment; the record tells them apart."""
+    script = (Step(on="connect", do=command, code=1000, instead=True, times=2),)
+    rig = rig_of(1, fixed(shards=1), script=script)
+    rig.until_ready(60)
+    records = [line for line in rig.node.log if line["code"] == "lifecycle.retry"]
+    assert [line["stage"] for line in records] == ["hello"] * 2
 
 
 def test_a_resume_replays_what_was_missed_and_nothing_twice(rig_of, fixed):
