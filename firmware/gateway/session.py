@@ -11,7 +11,7 @@ from firmware.layouts.gateway import (
     GatewayState,
     UrlFault,
 )
-from firmware.layouts.json import RESUME_URL_MAX, JsonField, JsonKind, JsonParser
+from firmware.layouts.json import RESUME_URL_MAX, USER_ID_MAX, JsonField, JsonKind, JsonParser
 from firmware.layouts.log import GATEWAY_URL
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
@@ -26,6 +26,7 @@ from toolchain.asm import (
     NZ,
     R8,
     R8D,
+    R9,
     R9D,
     R12,
     RAX,
@@ -36,10 +37,12 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
+    C,
     E,
     In,
     Mem8,
     Mem32,
+    Out,
     mem8,
     mem32,
     routine,
@@ -122,6 +125,43 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
+    inputs=[In(RBX, ShardContext, "the shard; the parser holds READY")],
+    outputs=[Out(RAX, "the bot's user id; 0 = none that is a number")],
+    clobbers=[RCX, RDX, RSI, R8, R9],
+    reads=[JsonParser.kinds, JsonParser.values, JsonParser.user_id, URL],
+    source="firmware/docs/gateway.md#ready",
+)
+def gateway_user_id(a: Asm, shard: ShardContext) -> None:
+    """Read the bot's own user id: a snowflake, digits of 64 bits."""
+    none, left, digit = a.label("none"), ECX, R8
+    a.cmp(kind(shard, JsonField.USER_ID), JsonKind.STRING)
+    a.jne(none)
+    a.mov(left, value(shard, JsonField.USER_ID))
+    a.lea(EAX, mem8(RCX, -1, ref=URL))
+    a.cmp(EAX, USER_ID_MAX)
+    a.jae(none)
+    a.lea(RSI, shard.gateway.parser.user_id.address)
+    a.xor(EAX, EAX)
+    a.mov(R9D, 10)
+    with a.loop() as digits:
+        a.movzx(R8D, mem8(RSI, ref=URL))
+        a.sub(R8D, ord("0"))
+        a.cmp(R8D, 10)
+        a.jae(none)
+        a.mul(R9)
+        a.j(C, none)
+        a.add(RAX, digit)
+        a.j(C, none)
+        a.inc(RSI)
+        a.dec(left)
+        a.again(NZ, digits)
+    a.ret()
+    a.place(none)
+    a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "a shard in WAIT_READY; the parser holds READY")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -140,6 +180,7 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
         ShardContext.sequence,
         ShardContext.flags,
         ShardContext.phase_deadline,
+        ShardContext.user_id,
         GatewayContext.state,
         GatewayContext.seq_acked,
         Session.session_id,
@@ -147,7 +188,7 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
         Session.unanswered_resumes,
         Session.valid,
     ],
-    calls=[gateway_resume_url, gateway_violate],
+    calls=[gateway_resume_url, gateway_user_id, gateway_violate],
     saves=[R12],
     source="firmware/docs/gateway.md#ready",
 )
@@ -201,6 +242,8 @@ def gateway_ready(a: Asm, shard: ShardContext) -> None:
     a.rep_movsb()
     a.call(gateway_resume_url)
     a.mov(session.valid, SSES_VALID)
+    a.call(gateway_user_id)
+    a.mov(shard.user_id, RAX)
 
     a.mov(EAX, value(shard, JsonField.S))
     a.mov(shard.sequence, EAX)

@@ -18,6 +18,8 @@ from firmware.layouts.json import (
     NOT_ASCII,
     RESUME_URL_MAX,
     T_MAX,
+    USER_ID_MAX,
+    USER_KEYS,
     JsonBody,
     JsonField,
     JsonKind,
@@ -63,8 +65,8 @@ from toolchain.layout.data import constant
 NAME_BYTES = KEY_MAX
 NAMES = constant(
     "json_names",
-    b"".join(name.ljust(NAME_BYTES, b"\0") for name in (*ENVELOPE_KEYS, *DATA_KEYS)),
-    "kept keys in the order of JsonField, each padded with zeros",
+    b"".join(name.ljust(NAME_BYTES, b"\0") for name in (*ENVELOPE_KEYS, *DATA_KEYS, *USER_KEYS)),
+    "kept keys by depth, each padded with zeros; those of one depth in the order of JsonField",
     align=8,
 )
 _GROUPS = [group for pair in DOCUMENT_KEYS.values() for group in pair]
@@ -94,6 +96,7 @@ KEPT = (
     (JsonField.T, JsonParser.t, T_MAX),
     (JsonField.SESSION_ID, JsonParser.session_id, SESSION_ID_MAX),
     (JsonField.RESUME_URL, JsonParser.resume_url, RESUME_URL_MAX),
+    (JsonField.USER_ID, JsonParser.user_id, USER_ID_MAX),
 )
 KEPT_TEXT = Region("a kept text", "in the parser, bounded by the room of its field")
 
@@ -109,14 +112,20 @@ def keep(a: Asm) -> None:
 
 
 def choose_key(a: Asm) -> None:
-    """Set R10 and the local for a key: kept at depth 1, and at depth 2 in `d`."""
-    unwatched, watched = a.label("unwatched"), a.label("watched")
+    """Set R10 and the local for a key: kept at depth 1, at depth 2 in `d`, at 3 in its `user`."""
+    unwatched, watched, user = map(a.label, ("unwatched", "watched", "user"))
     a.xor(R10D, R10D)
     a.cmp(R15D, 1)
     a.je(watched)
     a.cmp(R15D, 2)
-    a.jne(unwatched)
+    a.jne(user)
     a.cmp(P.body, JsonBody.READ)
+    a.jne(unwatched)
+    a.jmp(watched)
+    a.place(user)
+    a.cmp(R15D, 3)
+    a.jne(unwatched)
+    a.cmp(P.body, JsonBody.USER)
     a.jne(unwatched)
     a.place(watched)
     a.lea(R10, P.key.address)
@@ -128,7 +137,7 @@ def choose_value(a: Asm) -> None:
     """Set R10 and the local for a string that is a value."""
     a.xor(R10D, R10D)
     a.mov(EAX, P.field)
-    for field, place, room in KEPT:  # unrolled: three texts
+    for field, place, room in KEPT:  # unrolled: four texts
         a.cmp(EAX, field)
         with a.if_(E):
             a.lea(R10, JsonParser.at(R12, place.offset).state)
@@ -189,6 +198,11 @@ def _quote(a: Asm, places: Places) -> None:
         a.mov(row, JsonField.HEARTBEAT_INTERVAL)
         a.add(name, NAME_BYTES * len(ENVELOPE_KEYS))
         a.mov(left, len(DATA_KEYS))
+        a.cmp(R15D, 2)
+        with a.if_(NE):
+            a.mov(row, JsonField.USER_ID)
+            a.add(name, NAME_BYTES * len(DATA_KEYS))
+            a.mov(left, len(USER_KEYS))
     with a.loop() as names:
         with a.block() as other:
             for n in range(0, NAME_BYTES, 8):  # unrolled: three quadwords
@@ -279,6 +293,10 @@ def _object(a: Asm, places: Places) -> None:
             begin_skip(a, places)
             a.mov(EAX, JsonBody.READ)
         a.mov(P.body, EAX)
+    with a.else_():
+        a.cmp(EDX, JsonField.USER)
+        with a.if_(E):
+            a.mov(P.body, JsonBody.USER)
     a.mov(P.field, JsonField.NONE)
     a.mov(EBP, JsonState.OBJECT_FIRST)
     a.jmp(places.loop)
@@ -300,6 +318,12 @@ def _array(a: Asm, places: Places) -> None:
 def _end_object(a: Asm, places: Places) -> None:
     a.shr(R14, 1)
     a.j(NC, places.syntax)
+    with a.block() as other:
+        a.cmp(P.body, JsonBody.USER)
+        a.leave(NE, other)
+        a.cmp(R15D, 3)
+        a.leave(NE, other)
+        a.mov(P.body, JsonBody.READ)
     a.place(places.pop)
     a.mov(EBP, JsonState.AFTER)
     a.dec(R15D)

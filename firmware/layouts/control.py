@@ -38,6 +38,7 @@ class ControlVerb(enum.IntEnum):
     NODE_RELEASE = 8
     SESSION_OFFER = 9
     SESSION_TAKE = 10
+    OWNER = 11
 
 
 class ControlResult(enum.IntEnum):

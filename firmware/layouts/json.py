@@ -1,6 +1,6 @@
 """The envelope parser's state: what it has seen of one Gateway message, and where it stands.
 
-A message is an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and seven values inside
+A message is an object; of it the parser keeps `op`, `s`, `t`, the kind of `d`, and eight values inside
 `d`. The grammar is RFC 8259's, whole, at any depth; only the body of a dispatch of which nothing is
 kept is skipped by its strings and brackets.
 """
@@ -67,9 +67,11 @@ class JsonField(enum.IntEnum):
     RATE_OPCODE = 8
     RETRY_AFTER = 9
     SHARD = 10
-    SHARD_ID = 11
-    SHARD_TOTAL = 12
-    SHARD_MORE = 13
+    USER = 11
+    SHARD_ID = 12
+    SHARD_TOTAL = 13
+    SHARD_MORE = 14
+    USER_ID = 15
 
 
 class JsonKind(enum.IntEnum):
@@ -91,11 +93,12 @@ class JsonKind(enum.IntEnum):
 
 
 class JsonBody(enum.IntEnum):
-    """What the object at depth 2 is to the parser."""
+    """What the object at depth 2 is to the parser; USER = READ, while its `user` runs at depth 3."""
 
     OTHER = 0
     READ = 1
     SKIPPED = 2
+    USER = 3
 
 
 FRACTION_FULL = 4
@@ -104,6 +107,8 @@ NUMBER_BEYOND = 5
 """`number_other` of a number with a sign, an exponent, or more than 32 bits before the point."""
 
 KEY_MAX, T_MAX, RESUME_URL_MAX = 24, 64, 160
+USER_ID_MAX = 20
+"""Digits of a 64-bit number."""
 ENVELOPE_KEYS = {b"op": JsonField.OP, b"s": JsonField.S, b"t": JsonField.T, b"d": JsonField.D}
 DATA_KEYS = {
     b"heartbeat_interval": JsonField.HEARTBEAT_INTERVAL,
@@ -112,7 +117,9 @@ DATA_KEYS = {
     b"opcode": JsonField.RATE_OPCODE,
     b"retry_after": JsonField.RETRY_AFTER,
     b"shard": JsonField.SHARD,
+    b"user": JsonField.USER,
 }
+USER_KEYS = {b"id": JsonField.USER_ID}
 EVENT_READY, EVENT_RESUMED, EVENT_RATE_LIMITED = b"READY", b"RESUMED", b"RATE_LIMITED"
 """Dispatches that the node itself acts on, by `t`."""
 EVENTS_WITH_DATA = (EVENT_READY, EVENT_RATE_LIMITED)
@@ -177,7 +184,7 @@ INCOMPLETE = site(Layer.JSON, 4, "incomplete", "the message ends inside the text
 class JsonParser(Struct):
     """The parser of one shard."""
 
-    SIZE = 0x280
+    SIZE = 0x2A0
     state = enum32(0x00, JsonState, "what may come next")
     depth = u32(0x04, "open objects and arrays")
     stack = u64(0x08, "one bit a level, the innermost lowest; 1 = object")
@@ -198,6 +205,7 @@ class JsonParser(Struct):
     t = bytes_(0xA0, T_MAX, "event name", align=8)
     session_id = bytes_(0xE0, SESSION_ID_MAX, "of READY", align=8)
     resume_url = bytes_(0x1E0, RESUME_URL_MAX, "resume_gateway_url of READY", align=8)
+    user_id = bytes_(0x280, USER_ID_MAX, "user.id of READY", align=8)
 
 
 JSON_HEAD_BYTES = JsonParser.key.offset

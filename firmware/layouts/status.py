@@ -53,6 +53,7 @@ class StatusReply(Struct):
     heartbeat_interval_ms = u32(0x1D8, "from Hello; 0 = none yet")
     latency_ms = u32(0x1DC, "last heartbeat round trip; all ones = unknown")
     stop_phase = u32(0x1E0, "StopPhase of the node")
+    tasks = u32(0x1E4, "Task bits of the shard: what still runs for it")
 
 
 class Diagnostics(Struct):

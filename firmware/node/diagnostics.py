@@ -8,7 +8,6 @@ from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.log import LOG, LogState
 from firmware.layouts.node import (
     CLOCK,
-    CORE,
     LEASE,
     NETWORK,
     PLAN,
@@ -17,7 +16,6 @@ from firmware.layouts.node import (
     Lease,
     Network,
     Plan,
-    Slot,
     core,
 )
 from firmware.layouts.shard import ShardContext
@@ -36,10 +34,9 @@ from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
+from firmware.node.owner import owner_at, owner_tasks
 from toolchain.asm import (
-    AE,
     EAX,
-    EBX,
     ECX,
     EDX,
     NE,
@@ -216,8 +213,9 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         StatusReply.latency_ms,
         StatusReply.ack_age_ms,
         StatusReply.frame_age_ms,
+        StatusReply.tasks,
     ],
-    calls=[age_in_ms],
+    calls=[age_in_ms, owner_tasks],
     saves=[RDI],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -240,6 +238,8 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
     a.call(age_in_ms)
     a.mov(reply.frame_age_ms, EAX)
 
+    a.call(owner_tasks)
+    a.mov(reply.tasks, EAX)
     a.lea(RSI, shard.state)
     a.lea(RDI, reply.shard.address)
     a.mov(ECX, SHARD_HEAD_BYTES // 8)
@@ -260,8 +260,6 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
         StatusReply.slot,
         StatusReply.nonce,
         ConfigBlob.diagnostics_port,
-        CoreState.slots_used,
-        Slot.context,
     ],
     writes=[
         StatusReply.magic,
@@ -270,7 +268,7 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
         Diagnostics.requests,
         Diagnostics.bad,
     ],
-    calls=[udp_answer, udp_finish, describe_node, describe_shard],
+    calls=[udp_answer, udp_finish, describe_node, describe_shard, owner_at],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -305,14 +303,10 @@ def diagnostics_input(
     a.mov(EAX, asked.slot)
     a.mov(reply.slot, EAX)
     a.call(describe_node)
-    a.mov(EAX, asked.slot)
-    a.cmp(EAX, core.slots_used)
-    a.j(AE, node_only)
-    a.shl(EAX, 4)  # a slot row is 16 bytes
-    a.lea(RDX, CORE.it.slots.address)
-    a.mov(EBX, Slot.at(RDX, index=RAX).context)
-    a.test(EBX, EBX)
-    a.jz(node_only)
+    a.mov(EDX, asked.slot)
+    a.call(owner_at)
+    a.j(C, node_only)
+    a.mov(RBX, RDX)
     a.call(describe_shard)
     a.place(node_only)
     a.mov(EDX, R13D)

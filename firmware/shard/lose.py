@@ -84,6 +84,7 @@ RESUMES_UNANSWERED_MAX = 3
     ],
     writes=[
         ShardContext.flags,
+        ShardContext.user_id,
         Session.valid,
         Session.resume_host_len,
         Session.unanswered_resumes,
@@ -128,6 +129,7 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
     a.mov(session.valid, 0)
     a.mov(session.unanswered_resumes, 0)
     a.mov(session.resume_host_len, 0)
+    a.mov(shard.user_id, 0)
     a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)
     a.cmp(ECX, SSES_VALID)
     with a.if_(E):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firmware.errors import describe
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
+from firmware.layouts.owner import Task
 from firmware.layouts.sentences import CLASSIFICATIONS, GAPS, NEXT, PHASES, REASONS
 from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag, ShardState
 from firmware.layouts.status import (
@@ -220,6 +221,11 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
         "gap": GAPS[head["gap"]],
         "gap_from": head["gap_from"] if head["gap"] else None,
         "protocol_failures": head["protocol_failures"],
+        "owner": {
+            "user_id": str(head["user_id"]) if head["user_id"] else None,
+            "drain": _name(StopPhase, reply["stop_phase"]),
+            "tasks": [task.name.lower() for task in Task if reply["tasks"] & task and task.name],
+        },
         "last_failure": _evidence(head["evidence"], reply),
     }
 

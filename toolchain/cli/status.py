@@ -201,7 +201,8 @@ state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recov
 gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
 heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters (dispatches,
-dispatches_malformed, ...), last_failure."""
+dispatches_malformed, ...), owner (user_id, null before READY; drain, how far a stop has come; tasks,
+what still runs: farewell, sending, beat, event), last_failure."""
 )
 @click.option("--host", metavar="ADDRESS", help="Address of the node; default: the one run here.")
 @click.option(

@@ -61,6 +61,18 @@ def gateway_resume_url(w: World, shard: int) -> None:
 
 
 @model
+def gateway_user_id(w: World, shard: int) -> int:
+    """Digits of a number below 2**64; anything else is none."""
+    context = w.view(ShardContext, shard)
+    length = value(context, JsonField.USER_ID)
+    if kind(context, JsonField.USER_ID) != JsonKind.STRING or not 1 <= length <= 20:
+        return 0
+    text = bytes(context.gateway.parser.user_id[:length])
+    number = int(text) if re.fullmatch(rb"[0-9]+", text) else 0
+    return number if number < 2**64 else 0
+
+
+@model
 def gateway_ready(w: World, shard: int) -> None:
     """Check shard pair and session id, then store what a Resume needs."""
     context = w.view(ShardContext, shard)
@@ -86,6 +98,7 @@ def gateway_ready(w: World, shard: int) -> None:
     session.session_id[:length] = text
     gateway_resume_url(w, shard)
     session.valid = 1
+    context.user_id = gateway_user_id(w, shard)
     context.sequence = gateway.seq_acked = value(context, JsonField.S)
     context.flags = context.flags & ~ShardFlag.RESUMED | ShardFlag.SEQ_VALID
     context.phase_deadline = 0

@@ -1,5 +1,7 @@
 """The envelope parser, by the productions of RFC 8259 and the list of what is kept."""
 
+from typing import TYPE_CHECKING
+
 from emulator.effects import View, World, model
 from firmware.layouts.json import (
     DATA_KEYS,
@@ -13,6 +15,7 @@ from firmware.layouts.json import (
     NUMBER_BEYOND,
     SYNTAX,
     TOO_DEEP,
+    USER_KEYS,
     JsonBody,
     JsonField,
     JsonKind,
@@ -20,6 +23,9 @@ from firmware.layouts.json import (
     JsonState,
     Vocabulary,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _DEPTH_MAX = 64
 _BLANK = b" \t\n\r"
@@ -37,6 +43,7 @@ _KEPT = {
     JsonField.T: "t",
     JsonField.SESSION_ID: "session_id",
     JsonField.RESUME_URL: "resume_url",
+    JsonField.USER_ID: "user_id",
 }
 
 
@@ -69,7 +76,7 @@ class _Reader:
         return ("key", KEY_MAX) if depth == 1 or self.reads_body(depth) else None
 
     def reads_body(self, depth: int) -> bool:
-        return depth == 2 and self.v.body == JsonBody.READ
+        return (depth, self.v.body) in ((2, JsonBody.READ), (3, JsonBody.USER))
 
     def nothing_kept(self) -> bool:
         """Whether this is known to be a dispatch of whose `d` nothing is kept."""
@@ -104,7 +111,10 @@ class _Reader:
     def name_field(self) -> None:
         field = JsonField.NONE
         if self.place():
-            groups = {Vocabulary.ENVELOPE: (ENVELOPE_KEYS, DATA_KEYS)} | DOCUMENT_KEYS
+            groups: dict[Vocabulary, tuple[Mapping[bytes, int], ...]] = {
+                Vocabulary.ENVELOPE: (ENVELOPE_KEYS, DATA_KEYS, USER_KEYS),
+                **DOCUMENT_KEYS,
+            }
             known = groups[Vocabulary(self.v.vocabulary)][len(self.open) - 1]
             field = JsonField(known.get(bytes(self.v.key).rstrip(b"\0"), JsonField.NONE))
         self.v.field = field
@@ -197,6 +207,8 @@ class _Reader:
         self.state = JsonState.OBJECT_FIRST if is_object else JsonState.ARRAY_FIRST
         if is_object and len(self.open) == 2:
             self.begin_body(field)
+        elif is_object and field == JsonField.USER:
+            self.v.body = JsonBody.USER
 
     def begin_body(self, field: JsonField) -> None:
         if field != JsonField.D:
@@ -209,6 +221,8 @@ class _Reader:
     def end_container(self, *, is_object: bool) -> None:
         if self.open.pop() != is_object:
             raise self.syntax(JsonState.AFTER if self.state == JsonState.AFTER else None)
+        if is_object and len(self.open) == 2 and self.v.body == JsonBody.USER:
+            self.v.body = JsonBody.READ
         self.state = JsonState.AFTER if self.open else JsonState.END
 
     def comma(self) -> None:

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
+from emulator.models.node.owner import owner_at, owner_tasks
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
@@ -60,6 +61,7 @@ def describe_shard(w: World, shard: int, reply: int) -> None:
     answer.latency_ms = gateway.latency_ms
     answer.ack_age_ms = age_in_ms(w, gateway.last_ack_at)
     answer.frame_age_ms = age_in_ms(w, gateway.last_frame_at)
+    answer.tasks = owner_tasks(w, shard)
     answer.shard[:] = w.read(shard, SHARD_HEAD_BYTES)
 
 
@@ -79,7 +81,7 @@ def diagnostics_input(w: World, request: int, length: int, source: int, port: in
     answer = w.view(StatusReply, place)
     answer.magic, answer.nonce, answer.slot = STATUS_REPLY_MAGIC, nonce, slot
     describe_node(w, place)
-    core = w.g(CORE)
-    if slot < core.slots_used and core.slots[slot].context:
-        describe_shard(w, core.slots[slot].context, place)
+    shard, none = owner_at(w, slot)
+    if not none:
+        describe_shard(w, shard, place)
     udp_finish(w, source, StatusReply.SIZE, w.g(CONFIG).diagnostics_port, port)

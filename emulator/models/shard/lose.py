@@ -63,6 +63,7 @@ def settle_session(w: World, shard: int) -> None:
     if drop:
         was = session.valid
         session.valid = session.unanswered_resumes = session.resume_host_len = 0
+        context.user_id = 0
         context.flags = context.flags & ~ShardFlag.SEQ_VALID
         if was == SSES_VALID:
             log(w, SESSION_RESET, shard)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from emulator.simulation.node import shard_address
 from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
+from emulator.simulation.peers.websocket import TEXT, frame
 from emulator.simulation.rig import OPERATOR_PORT
 from firmware.layouts.control import CONTROL, ControlResult, ControlVerb
 from firmware.layouts.node import LEASE
-from firmware.layouts.shard import ShardState
+from firmware.layouts.owner import OwnerServices
+from firmware.layouts.shard import End, ShardState
+from firmware.layouts.stop import StopPhase
+from pxe.gateway.bodies import BOT_ID
 from tests.support.control import answer, command
+from toolchain.layout.pack import unpack
 
 S, V, R = ShardState, ControlVerb, ControlResult
 
@@ -55,6 +61,39 @@ def test_commands_arm_renew_and_expire_the_lease(rig_of, facts):
     assert order(rig, V.LEASE_RENEW, counter=13, boot=boot, argument=1)["result"] == R.LEASE_OVER
     order(rig, V.LEASE_ARM, counter=14, boot=boot, argument=60_000)
     rig.until_ready(10)
+
+
+def test_an_owner_is_told_to_who_has_the_key_and_only_of_its_own_shards(rig_of, facts):
+    rig = ready_rig(rig_of, facts)
+    boot = nonce_of(rig)
+    context = shard_address(1)
+    found = [
+        order(rig, V.OWNER, counter=10 + n, boot=boot, argument=argument, size=512)
+        for n, argument in enumerate((1, context, context + 8, 3, 2**64 - 1))
+    ]
+    assert [got["value"] for got in found] == [context, context, 0, 0, 0]
+    assert [bool(got["payload"]) for got in found] == [True, True, False, False, False]
+    said = unpack(OwnerServices, found[0]["payload"])
+    assert (said["slot"], said["shard_id"], said["user_id"]) == (1, 1, int(BOT_ID))
+    assert (said["drain"], said["failure"]) == (StopPhase.RUNNING, End.NONE)
+
+
+def test_the_bots_id_is_known_from_ready_to_the_end_of_the_session(rig_of, facts):
+    rig = rig_of(1, facts(shards=1))
+    shard = rig.node.shard(0)
+    rig.world.run_until(lambda: rig.states[0] == S.STARTING)
+    assert shard.user_id == 0
+    rig.until_ready(10)
+    assert shard.user_id == int(BOT_ID)
+    rig.gateway.peer_of(0).raw(frame(TEXT, b'{"op":7}'))
+    rig.run(0.2)
+    assert rig.states[0] != S.READY
+    assert shard.user_id == int(BOT_ID), "the session stays"
+    rig.until_ready(60)
+    rig.gateway.peer_of(0).raw(frame(TEXT, b'{"op":9,"d":false}'))
+    rig.run(0.2)
+    assert rig.states[0] != S.READY
+    assert shard.user_id == 0
 
 
 def test_a_recorded_command_does_nothing_a_second_time(rig_of, facts):

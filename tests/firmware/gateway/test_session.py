@@ -436,6 +436,41 @@ class TestDispatch:
         assert c.shard.sequence == 2
 
 
+class TestUserId:
+    @pytest.mark.parametrize(
+        ("user", "known"),
+        [
+            ({"id": "81384788765712384"}, 81384788765712384),
+            ({"id": "1"}, 1),
+            ({"id": str(2**64 - 1)}, 2**64 - 1),
+            ({"id": str(2**64)}, 0),
+            ({"id": "9" * 20}, 0),
+            ({"id": "1" * 21}, 0),
+            ({"id": "0" * 20}, 0),
+            ({"id": ""}, 0),
+            ({"id": "12a"}, 0),
+            ({"id": "/1"}, 0),
+            ({"id": ":1"}, 0),
+            ({"id": 5}, 0),
+            ({"id": None}, 0),
+            ({}, 0),
+            (None, 0),
+            (..., 0),
+        ],
+    )
+    def test_ready_names_the_bot_by_a_snowflake_or_not_at_all(self, user, known):
+        c = identified()
+        c.shard.user_id = 7
+        c.dispatch("READY", 1, ready_data(user=user))
+        assert c.gateway.state == GatewayState.READY
+        assert c.shard.user_id == known
+
+    def test_no_other_dispatch_names_the_bot(self):
+        c = ready()
+        c.receive({"d": {"user": {"id": "5"}}, "op": 0, "s": 2, "t": "GUILD_MEMBER_UPDATE"})
+        assert c.shard.user_id == 1
+
+
 BODIES = [..., None, True, 5, 1.5, "text", [], [{}]]
 """What `d` may be without being an object."""
 LIMIT = {"opcode": 8, "retry_after": 5}

@@ -70,7 +70,7 @@ READY = json.dumps(
         "op": 0,
         "d": {
             "v": 10,
-            "user": {"session_id": "no", "t": "no"},
+            "user": {"session_id": "no", "t": "no", "x": {"id": "no"}, "id": "81384788765712384"},
             "guilds": [{"unavailable": True}],
             "session_id": "4e2e56c2d3b7",
             "resume_gateway_url": "wss://gateway-us-east1-b.discord.gg",
@@ -89,6 +89,7 @@ def check_ready(parser):
     assert parser.text(JsonField.SESSION_ID, "session_id") == b"4e2e56c2d3b7"
     assert parser.text(JsonField.RESUME_URL, "resume_url").startswith(b"wss://gateway-us")
     assert (parser.value(JsonField.SHARD_ID), parser.value(JsonField.SHARD_TOTAL)) == (3, 16)
+    assert parser.text(JsonField.USER_ID, "user_id") == b"81384788765712384"
     assert parser.kind(JsonField.SHARD_MORE) == JsonKind.ABSENT
     assert parser.kind(JsonField.HEARTBEAT_INTERVAL) == JsonKind.ABSENT
 
@@ -156,6 +157,17 @@ def test_json_feed_any_order_of_keys(order):
             b'{"d":{"opcode":8,"retry_after":30}}',
             {"RATE_OPCODE": "INTEGER", "RETRY_AFTER": "INTEGER"},
         ),
+        (b'{"d":{"user":{"id":"1"}}}', {"USER": "OBJECT", "USER_ID": "STRING"}),
+        (b'{"d":{"user":{"id":1},"id":"2"}}', {"USER": "OBJECT", "USER_ID": "INTEGER"}),
+        (b'{"d":{"user":null,"id":"2"}}', {"USER": "NULL", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":[{"id":"2"}]}}', {"USER": "ARRAY", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":{"a":{"id":"2"}}}}', {"USER": "OBJECT", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":{"a":[{"id":"2"}]}}}', {"USER": "OBJECT", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":{"idx":"2","i":"3"}}}', {"USER_ID": "ABSENT"}),
+        (b'{"d":{"a":{"id":"2"},"user":{}}}', {"USER": "OBJECT", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":{},"a":{"id":"2"}}}', {"USER": "OBJECT", "USER_ID": "ABSENT"}),
+        (b'{"user":{"id":"2"},"id":"3"}', {"USER": "ABSENT", "USER_ID": "ABSENT"}),
+        (b'{"d":{"user":{"a":{}},"opcode":8}}', {"USER": "OBJECT", "RATE_OPCODE": "INTEGER"}),
         (
             b'{"opcode":8,"e":{"retry_after":30}}',
             {"RATE_OPCODE": "ABSENT", "RETRY_AFTER": "ABSENT"},
@@ -223,6 +235,13 @@ def test_json_feed_escapes_in_kept_text():
 def test_json_feed_a_kept_key_twice_is_refused(key):
     error = Parser().feed(f'{{"{key}":1,"{key}":2}}'.encode())
     assert error == layout.DUPLICATE_KEY.code | JsonField[key.upper()]
+
+
+def test_json_feed_a_second_user_or_id_of_it_is_refused():
+    error = Parser().feed(b'{"d":{"user":{},"user":{}}}')
+    assert error == layout.DUPLICATE_KEY.code | JsonField.USER
+    error = Parser().feed(b'{"d":{"user":{"id":"1","id":"2"}}}')
+    assert error == layout.DUPLICATE_KEY.code | JsonField.USER_ID
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def test_json_holds_every_diagnostics_field(node):
         "gap_from": 12,
         "profile": "discord",
         "dispatches_malformed": 0,
+        "owner": {"user_id": None, "drain": "DRAINING", "tasks": []},
     }
     assert (shown["node"]["connection"], shown["node"]["latency_ms"]) == ("Recovering", None)
     assert (ready["connection"], ready["recovery"], ready["gap"]) == ("Connected", None, "none")
