@@ -163,7 +163,7 @@ def test_log_lines_are_parsed_and_typed_lines_wait_for_the_node():
     node.serial.lines.append("t=5 level=info shard=3 code=lifecycle.ready attempt=1")
     assert node.log[-1]["code"] == "lifecycle.ready"
     assert node.log[-1]["shard"] == "3"
-    assert parse_line("plain") == {"plain": ""}
+    assert parse_line('plain code=x text="two words"') == {"code": "x", "text": "two words"}
     node.console("lease arm 5")
     assert bytes(node.serial.typed) == b"lease arm 5\n"
 

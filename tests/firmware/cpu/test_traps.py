@@ -6,7 +6,7 @@ import unicorn.x86_const as ux
 from firmware.cpu.traps import fault_charge, fault_handle
 from firmware.layouts.cpu import FAULTS, TrapFrame
 from firmware.layouts.node import CORE
-from firmware.limits import STACK_BYTES, STACK_TOP, WORKSPACE_STRIDE
+from firmware.limits import SHARDS_MAX, STACK_BYTES, STACK_TOP, WORKSPACE_STRIDE
 from tests.support.lab import Lab
 
 LAB = Lab(fault_handle)
@@ -97,7 +97,7 @@ def test_fault_charge_node_code_is_never_charged():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda core: setattr(core, "slots_used", 65),
+        lambda core: setattr(core, "slots_used", SHARDS_MAX + 1),
         lambda core: setattr(core, "slots_used", 1),
         lambda core: setattr(core, "slots_used", 0),
         lambda core: setattr(core.slots[1], "context", 0),
