@@ -14,6 +14,7 @@ from firmware.layouts.gateway import (
     HELLO_INTERVAL,
     INTERVAL_MAX_MS,
     INTERVAL_MIN_MS,
+    LATE_ACK_MS,
     LATENCY_UNKNOWN,
     OP_MISSING,
     OPS_KNOWN,
@@ -34,6 +35,7 @@ from firmware.layouts.log import (
     GATEWAY_ACK,
     GATEWAY_HELLO,
     GATEWAY_INVALID,
+    GATEWAY_LATE,
     GATEWAY_RECEIVE,
     GATEWAY_RECONNECT,
     GATEWAY_UNKNOWN,
@@ -176,6 +178,7 @@ def gateway_op_heartbeat(a: Asm, shard: ShardContext) -> None:
         LogState.level,
         GatewayContext.flags,
         GatewayContext.hb_sent_at,
+        GatewayContext.latency_ms,
         Clock.tsc_cycles_per_ms,
         CoreState.now,
     ],
@@ -206,6 +209,9 @@ def gateway_op_ack(a: Asm, shard: ShardContext) -> None:
             a.mov(gateway.latency_ms, EAX)
             with at_level(a, Level.TRACE):
                 log(a, GATEWAY_ACK, RBX)
+            a.cmp(gateway.latency_ms, LATE_ACK_MS)
+            with a.if_(A):
+                log(a, GATEWAY_LATE, RBX)
     a.ret()
 
 

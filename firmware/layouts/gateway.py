@@ -9,6 +9,9 @@ from firmware.layouts.json import JsonParser
 from firmware.limits import OUTBOUND_PAYLOAD_MAX
 from toolchain.layout import Struct, bytes_, enum32, flags32, nested, u32, u64
 
+LATE_ACK_MS = 10_000
+"""A heartbeat ACK that took longer is warned about (case E9)."""
+
 
 class GatewayState(enum.IntEnum):
     """Progress of the Gateway session on this connection."""

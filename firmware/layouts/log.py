@@ -349,10 +349,9 @@ _EVENT = replace(
 _BYTES = of(GatewayContext.message_bytes, inside=ShardContext.gateway)
 GATEWAY_RECEIVE = code("gateway.receive", Level.TRACE, opcode=_heard(JsonField.OP), bytes=_BYTES)
 GATEWAY_SEND = code("gateway.send", Level.TRACE, opcode=DEC, bytes=DEC)
-GATEWAY_ACK = code(
-    "gateway.heartbeatAck", Level.TRACE,
-    durationMs=of(GatewayContext.latency_ms, inside=ShardContext.gateway),
-)  # fmt: skip
+_LATENCY = of(GatewayContext.latency_ms, inside=ShardContext.gateway)
+GATEWAY_ACK = code("gateway.heartbeatAck", Level.TRACE, durationMs=_LATENCY)
+GATEWAY_LATE = code("gateway.heartbeatLate", Level.WARN, durationMs=_LATENCY)
 GATEWAY_DISPATCH = code(
     "gateway.dispatch", Level.DEBUG,
     dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,

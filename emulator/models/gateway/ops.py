@@ -16,6 +16,7 @@ from firmware.layouts.log import (
     GATEWAY_ACK,
     GATEWAY_HELLO,
     GATEWAY_INVALID,
+    GATEWAY_LATE,
     GATEWAY_RECEIVE,
     GATEWAY_RECONNECT,
     GATEWAY_UNKNOWN,
@@ -74,6 +75,8 @@ def gateway_op_ack(w: World, shard: int) -> None:
     if cycles:
         gateway.latency_ms = (w.g(CORE).now - gateway.hb_sent_at) % 2**64 // cycles
         log_at_level(w, GATEWAY_ACK, shard)
+        if gateway.latency_ms > 10_000:
+            log(w, GATEWAY_LATE, shard)
 
 
 @model

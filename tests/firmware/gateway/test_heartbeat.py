@@ -154,7 +154,7 @@ class TestFarTimes:
 
 
 class TestAck:
-    @pytest.mark.parametrize("latency", [0, 1, 250, 39_999])
+    @pytest.mark.parametrize("latency", [0, 1, 250, 10_000, 10_001, 39_999])
     def test_ack_gives_the_latency(self, latency):
         c = beating()
         assert c.gateway.latency_ms == LATENCY_UNKNOWN

@@ -205,8 +205,12 @@ def test_e09_a_late_ack_counts(case_of, profile):
     case.say({"op": 11})
     case.run(0.5)
     assert case.view.gateway.latency_ms == pytest.approx(12_000, abs=50)
+    assert [int(line["durationMs"]) for line in case.lines("gateway.heartbeatLate")] == [
+        case.view.gateway.latency_ms
+    ]
     case.run(60)
     assert (case.row.state, case.row.hb_misses) == (S.READY, 0)
+    assert len(case.lines("gateway.heartbeatLate")) == 1
     assert case.handshakes == [[2]]
 
 
