@@ -327,7 +327,7 @@ class Invariants:
         self._address = node.window(NETWORK)[at : at + 4]
         self._parts = [
             part
-            for slot in range(node.facts.shards)
+            for slot in range(node.facts.slots)
             for part in (
                 node.part(slot, 0, HEAD_BYTES),
                 node.part(slot, GATEWAY_AT, GATEWAY_BYTES),
@@ -335,7 +335,7 @@ class Invariants:
             )
         ]
         self._raw = b"".join(self._parts)
-        self.rows = [self._read(slot) for slot in range(node.facts.shards)]
+        self.rows = [self._read(slot) for slot in range(node.facts.slots)]
         self._waits = [_first_wait(row) for row in self.rows]
         self._last = self._turn()
 
@@ -353,7 +353,7 @@ class Invariants:
             self._check_shards(raw, turn)
         # Nothing about the other shards changed; their deadlines still bind the node.
         if turn.deadline > min(self._waits):
-            for slot in range(self.node.facts.shards):
+            for slot in range(self.node.facts.slots):
                 wrong = _waits(self.rows[slot], self.rows[slot], turn)
                 if wrong:
                     raise InvariantError(f"slot {slot}, rule 'every wait has a deadline': {wrong}")
@@ -363,7 +363,7 @@ class Invariants:
     def _check_shards(self, raw: bytes, turn: Turn) -> None:
         """Apply every rule to the shards that changed, or to all when the lease did."""
         before, self._raw = self._raw, raw
-        for slot in range(self.node.facts.shards):
+        for slot in range(self.node.facts.slots):
             start = slot * _ROW_BYTES
             same = raw[start : start + _ROW_BYTES] == before[start : start + _ROW_BYTES]
             if same and turn.expired == self._last.expired:
@@ -371,6 +371,8 @@ class Invariants:
             old = self.rows[slot]
             new = self.rows[slot] = self._read(slot)
             self._waits[slot] = _first_wait(new)
+            if new.plan_generation != old.plan_generation:
+                continue  # another shard has the row; it begins anew
             for name, rule in _RULES:
                 wrong = rule(old, new, turn)
                 if wrong:
@@ -383,7 +385,8 @@ class Invariants:
 
     def states(self) -> list[ShardState]:
         """Return the state of every slot after the last turn."""
-        return [S(row.state) for row in self.rows]
+        used = _number(self._core, CoreState.slots_used)
+        return [S(row.state) for row in self.rows[:used]]
 
     def _check_node(self, turn: Turn) -> None:
         last = self._last

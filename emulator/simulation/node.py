@@ -145,7 +145,7 @@ class ImageNode:
         self._tsc_at_zero = tsc_at_zero
         self.facts = facts or NodeFacts()
         self.image = image or node_image()
-        regions = [r for n in range(self.facts.shards) for r in workspace_regions(n)]
+        regions = [r for n in range(self.facts.slots) for r in workspace_regions(n)]
         regions += [
             Region("tables", limits.WINDOW_PAGE_TABLES, TABLE_PAGES * PAGE),
             Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES),
@@ -157,7 +157,7 @@ class ImageNode:
         self.card = VirtioNet(self.machine, self.facts.mac, modern)
         self.bus = Bus([self.serial, PciBus([self.card]), self.card], self._physical)
         named = {region.name: region.buffer for region in self.machine.regions}
-        self._states = [memoryview(named[f"state{n}"]) for n in range(self.facts.shards)]
+        self._states = [memoryview(named[f"state{n}"]) for n in range(self.facts.slots)]
         self.turns = 0
         self.turn_instructions = 0
         self.turn_frames: list[bytes] = []

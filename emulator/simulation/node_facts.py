@@ -52,6 +52,8 @@ class NodeFacts:
         startup_timeout_ms: budget of the group start.
         startup_attempts: attempts of a shard before its first READY.
         identify_shards: whether Identify carries the shard pair.
+        plan_auto: whether the node moves to a larger total by itself.
+        spare: slots beyond the shards that a move may fill.
         session_provider: who keeps sessions while the node is off.
         on_malformed: what a dispatch does that cannot be read.
     """
@@ -81,6 +83,13 @@ class NodeFacts:
     identify_shards: bool = True
     session_provider: SessionProvider = SessionProvider.NONE
     on_malformed: OnMalformed = OnMalformed.SKIP
+    plan_auto: bool = False
+    spare: int = 0
+
+    @property
+    def slots(self) -> int:
+        """Return how many slots have memory."""
+        return self.shards + self.spare
 
     def config(self) -> bytes:
         """Return the configuration page."""
@@ -116,6 +125,7 @@ class NodeFacts:
                 "identify_shards": self.identify_shards,
                 "session_provider": self.session_provider,
                 "on_malformed": self.on_malformed,
+                "plan_auto": self.plan_auto,
                 "schedule_len": len(self.schedule_ms),
                 "schedule_ms": [{"ms": ms} for ms in self.schedule_ms],
                 "startup_timeout_ms": self.startup_timeout_ms,

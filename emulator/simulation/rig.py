@@ -25,6 +25,7 @@ from emulator.simulation.pools import free_transmit_buffers
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from emulator.simulation.write_watch import WriteWatch
+from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE
 from firmware.layouts.shard import ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
 from pxe.gateway import GatewayOptions
@@ -173,7 +174,11 @@ class Rig:
 
     def all_in(self, state: ShardState) -> bool:
         """Say whether every shard is in a state."""
-        return all(row.state == state for row in self.invariants.rows)
+        rows = self.invariants.rows
+        if self.facts.spare or self.node.g(PLAN).generation > 1:
+            slots = self.node.g(CORE).slots
+            rows = [row for n, row in enumerate(rows) if slots[n].flags & SLOT_ACTIVE]
+        return all(row.state == state for row in rows)
 
     def until_ready(self, within_s: float = 60) -> None:
         """Run until every shard is READY."""

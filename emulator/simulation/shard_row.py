@@ -14,7 +14,7 @@ _HEAD = (
     "state", "flags", "sequence", "phase", "hold", "slot", "reconnects", "reconnect_deadline",
     "session_ptr", "shard_id", "shard_total", "tx_base", "ring_base", "attempt_deadline",
     "phase_deadline", "close_deadline", "connected_at", "disconnected_at", "attempts",
-    "hb_misses", "resumes", "identifies", "last_error", "failure", "dispatches",
+    "hb_misses", "resumes", "identifies", "last_error", "failure", "plan_generation", "dispatches",
     "recovery_step",
 )  # fmt: skip
 _EVIDENCE = (
@@ -63,6 +63,7 @@ class ShardRow:
     identifies: int
     last_error: int
     failure: int
+    plan_generation: int
     dispatches: int
     recovery_step: int
     evidence_error: int

@@ -61,6 +61,7 @@ class ConfigBlob(Struct):
     control_key_len = u32(0x068, "bytes; 0 = the control channel is off")
     discovery = u8(0x06C, "DiscoveryMode; with HTTP the gateway_ fields say who is asked for what")
     session_provider = enum8(0x06D, SessionProvider, "who keeps sessions while the node is off")
+    plan_auto = u8(0x06E, "1 = a node that holds every shard moves to a larger total by itself")
     load_timeout_ms = u32(0x070, "how long a saved session is waited for; 0 = none comes; ms")
     identify_allowance = u32(0x07C, "Identifies per 24 h; 0 = no bound")
     gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")

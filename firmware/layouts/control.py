@@ -39,6 +39,7 @@ class ControlVerb(enum.IntEnum):
     SESSION_OFFER = 9
     SESSION_TAKE = 10
     OWNER = 11
+    PLAN = 12
 
 
 class ControlResult(enum.IntEnum):
@@ -67,6 +68,8 @@ class ControlResult(enum.IntEnum):
     """The shard does not wait for a saved session."""
     SESSION_LIVE = 16
     """The shard may still use its session."""
+    PLAN_REFUSED = 17
+    """The value is a PlanRefusal."""
 
 
 class ControlRequest(Struct):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
+from firmware.layouts.plan import PlanRefusal
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.sentences import (
     CLASSIFICATIONS,
@@ -325,6 +326,14 @@ SESSION_RESET = code(
         " can no longer be resumed, so its next connection starts a new session",
     ),
     reason=_evidence(Evidence.end, texts(REASONS)),
+)  # fmt: skip
+RESHARD_WANTED = code("lifecycle.reshardWanted", Level.WARN, total=DEC, moves_itself=DEC)
+RESHARDED = code(
+    "lifecycle.resharded", Level.WARN, total=DEC, start=DEC, shards=DEC, generation=DEC
+)
+RESHARD_REFUSED = code(
+    "lifecycle.reshardRefused", Level.ERROR, total=DEC, start=DEC, shards=DEC,
+    reason=names(PlanRefusal),
 )  # fmt: skip
 STARTUP_DEADLINE = code("lifecycle.startupDeadline", Level.INFO, budgetMs=DEC, shards=DEC)
 STARTUP_DONE = code("lifecycle.allReady", Level.INFO, durationMs=MS, shards=DEC)

@@ -67,6 +67,7 @@ DEFAULTS = {
     "startup_max_ms": 30_000,
     "session_provider": SessionProvider.NONE,
     "load_timeout_ms": 5_000,
+    "plan_auto": 0,
 }
 """Fields of ConfigBlob as seed B has them."""
 

@@ -54,6 +54,9 @@ class StatusReply(Struct):
     latency_ms = u32(0x1DC, "last heartbeat round trip; all ones = unknown")
     stop_phase = u32(0x1E0, "StopPhase of the node")
     tasks = u32(0x1E4, "Task bits of the shard: what still runs for it")
+    plan_generation = u32(0x1E8, "counts the plans of this boot, from 1")
+    plan_moves = u32(0x1EC, "moves in the last hour")
+    leaving = u32(0x1F0, "shards that give their place up")
 
 
 class Diagnostics(Struct):

@@ -32,6 +32,7 @@ from firmware.layouts.node import CoreState, core
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics import diagnostics_input
 from firmware.node.listen import control_subscribe, control_unsubscribe
+from firmware.node.moving import control_plan
 from firmware.node.owner import control_owner
 from firmware.node.send import control_submit
 from firmware.node.sessions import control_session_offer, control_session_take
@@ -98,6 +99,7 @@ _HANDLERS = {
     ControlVerb.SESSION_OFFER: control_session_offer,
     ControlVerb.SESSION_TAKE: control_session_take,
     ControlVerb.OWNER: control_owner,
+    ControlVerb.PLAN: control_plan,
 }
 HANDLERS = tuple(_HANDLERS[verb] for verb in ControlVerb)
 VERBS = Table("control_verbs", len(ControlVerb), lambda: HANDLERS, "who carries a verb out")

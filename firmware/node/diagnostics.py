@@ -18,6 +18,7 @@ from firmware.layouts.node import (
     Plan,
     core,
 )
+from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.status import (
     AGE_UNKNOWN,
@@ -35,6 +36,7 @@ from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.owner import owner_at, owner_tasks
+from firmware.node.plan import moves_recent
 from toolchain.asm import (
     EAX,
     ECX,
@@ -98,7 +100,7 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
 
 @routine(
     inputs=[In(RDI, StatusReply, "where the node part goes; zeroed")],
-    clobbers=[RAX],
+    clobbers=[RAX, RCX, RDX, RSI],
     reads=[
         CoreState.slots_used,
         CoreState.now,
@@ -111,6 +113,8 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         Plan.global_total,
         Plan.local_start,
         Plan.local_count,
+        Plan.generation,
+        Moves.leaving,
         Network.ip,
         LogState.dropped,
         Drbg.weak,
@@ -143,11 +147,15 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.commands,
         StatusReply.commands_bad,
         StatusReply.stop_phase,
+        StatusReply.plan_generation,
+        StatusReply.plan_moves,
+        StatusReply.leaving,
         StatusReply.boots,
         StatusReply.identified,
         StatusReply.identify_allowance,
         StatusReply.crash_hold,
     ],
+    calls=[moves_recent],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
 def describe_node(a: Asm, reply: StatusReply) -> None:
@@ -164,6 +172,8 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         (DIAGNOSTICS.it.bad, reply.requests_bad),
         (CONTROL.it.accepted, reply.commands),
         (STOP.it.phase, reply.stop_phase),
+        (PLAN.it.generation, reply.plan_generation),
+        (MOVES.it.leaving, reply.leaving),
         (SURVIVOR.it.boots, reply.boots),
         (SURVIVOR.it.identified, reply.identified),
         (CONFIG.it.identify_allowance, reply.identify_allowance),
@@ -185,6 +195,8 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
     ):
         a.mov(RAX, wide)
         a.mov(place, RAX)
+    a.call(moves_recent)
+    a.mov(reply.plan_moves, EAX)
     a.ret()
 
 

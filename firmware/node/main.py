@@ -55,12 +55,14 @@ from toolchain.asm import (
         ConfigBlob.local_start,
         ConfigBlob.global_total,
         ConfigBlob.profile,
+        Plan.generation,
         Slot.context,
     ],
     writes=[
         ShardContext.shard_id,
         ShardContext.shard_total,
         ShardContext.session_ptr,
+        ShardContext.plan_generation,
         ShardContext.profile,
         ShardContext.hold,
         Slot.context,
@@ -83,6 +85,8 @@ def slot_add(a: Asm, slot: Reg32) -> None:
     a.mov(shard.shard_id, ECX)
     a.mov(ECX, CONFIG.it.global_total)
     a.mov(shard.shard_total, ECX)
+    a.mov(ECX, PLAN.it.generation)
+    a.mov(shard.plan_generation, ECX)
     a.mov(CL, CONFIG.it.profile)
     a.mov(shard.profile, CL)
     a.mov(shard.hold, Hold.NEW)

@@ -15,6 +15,7 @@ from firmware.layouts.node import (
     Slot,
     core,
 )
+from firmware.layouts.plan import Leaving
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     ANY_SHARD,
@@ -197,6 +198,7 @@ def control_session_offer(
     reads=[
         ShardContext.state,
         ShardContext.hold,
+        ShardContext.leaving,
         ShardContext.close_deadline,
         TcpContext.state,
         Lease.expired,
@@ -211,6 +213,8 @@ def session_due(a: Asm, shard: ShardContext) -> None:
     a.j(NE, nothing)
     a.cmp(shard.state, ShardState.FATAL)
     a.j(E, nothing)
+    a.cmp(shard.leaving, Leaving.NO)
+    a.j(NE, nothing)
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(NE, live)
     a.cmp(shard.hold, Hold.STOPPED)

@@ -1,6 +1,6 @@
 """Rows of the scheduler's table: which shard is meant, and when it runs."""
 
-from firmware.layouts.node import CORE, CoreState, Slot, core
+from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
 from firmware.layouts.shard import ShardContext
 from toolchain.asm import (
     EAX,
@@ -44,7 +44,7 @@ def slot_wake(a: Asm, shard: ShardContext) -> None:
     inputs=[In(ECX, int, "global shard number")],
     outputs=[Out(RDX, "its ShardContext; 0 = this node does not hold it")],
     clobbers=[RAX, R8],
-    reads=[CoreState.slots_used, Slot.context, ShardContext.shard_id],
+    reads=[CoreState.slots_used, Slot.flags, Slot.context, ShardContext.shard_id],
     source="firmware/docs/layers.md",
 )
 def slot_find(a: Asm, number: Reg32) -> None:
@@ -57,9 +57,9 @@ def slot_find(a: Asm, number: Reg32) -> None:
         a.sub(left, 1)
         a.leave(B, rows)
         with a.block() as other:
-            a.mov(EDX, row.context)
-            a.test(EDX, EDX)
+            a.test(row.flags, SLOT_ACTIVE)
             a.leave(Z, other)
+            a.mov(EDX, row.context)
             a.cmp(ShardContext.at(RDX).shard_id, number)
             a.leave(E, rows)
         a.add(RAX, Slot.SIZE)

@@ -19,6 +19,7 @@ from firmware.node.console import console_poll
 from firmware.node.control import operator_input
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
+from firmware.node.moving import plan_tick
 from firmware.node.slots import slot_wake
 from firmware.node.stop import stop_tick
 from firmware.node.survive import survive_tick
@@ -154,7 +155,7 @@ def step_shards(a: Asm) -> None:
         Out(RAX, "TSC by which the node wants to be called again; all ones = only on a frame")
     ],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now],
+    reads=[CoreState.now, CoreState.slots_due],
     writes=[CoreState.now, CoreState.turns, CoreState.next_deadline],
     calls=[
         clock_retry,
@@ -165,6 +166,7 @@ def step_shards(a: Asm) -> None:
         dns_tick,
         console_poll,
         step_shards,
+        plan_tick,
         stop_tick,
         nic_flush,
         log_drain,
@@ -173,7 +175,7 @@ def step_shards(a: Asm) -> None:
     source="firmware/docs/layers.md",
 )
 def node_step(a: Asm) -> None:
-    """Do one turn: clock, lease, frames, network timers, operator, shards, stop, doorbell, log."""
+    """Do one turn: clock, lease, frames, network timers, operator, shards, plan, stop, doorbell, log."""
     a.call(clock_retry)
     a.rdtsc64()
     a.mov(core.now, RAX)
@@ -189,6 +191,11 @@ def node_step(a: Asm) -> None:
     a.cmov(B, R12, RAX)
     a.call(console_poll)
     a.call(step_shards)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(plan_tick)
+    # A move may have made shards due since.
+    a.mov(RAX, core.slots_due)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(stop_tick)

@@ -112,7 +112,14 @@ STOP_TIMEOUT_MS together; sessions are saved after it, in a time of their own.""
         CoreState.slots_used,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[Stop.phase, Stop.reason, Stop.began, Stop.deadline],
+    writes=[
+        Stop.phase,
+        Stop.reason,
+        Stop.closed,
+        Stop.reset,
+        Stop.began,
+        Stop.deadline,
+    ],
     calls=[slots_wake, log_write],
     source="firmware/docs/stop.md#begin",
 )
@@ -123,6 +130,10 @@ def stop_begin(a: Asm, reason: Reg32) -> None:
         a.ret()
     a.mov(STOP.it.phase, StopPhase.DRAINING)
     a.mov(STOP.it.reason, reason)
+    # What a move closed before is none of the stop's.
+    a.xor(EAX, EAX)
+    a.mov(STOP.it.closed, EAX)
+    a.mov(STOP.it.reset, EAX)
     a.mov(RAX, core.now)
     a.mov(STOP.it.began, RAX)
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, STOP_TIMEOUT_MS)

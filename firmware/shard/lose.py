@@ -8,11 +8,13 @@ from firmware.layouts.log import (
     CONNECTION_ENDED,
     CONNECTION_LOST,
     CONNECTION_RETRY,
+    RESHARD_WANTED,
     SESSION_RESET,
     SHARD_HELD,
     STARTUP_LIMIT,
 )
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
     SSES_VALID,
@@ -185,6 +187,26 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
+    inputs=[In(RBX, ShardContext, "a shard that the service refuses because it has grown")],
+    clobbers=CALLER_SAVED,
+    reads=[ShardContext.shard_total, ConfigBlob.plan_auto, Moves.wanted],
+    writes=[Moves.wanted],
+    calls=[log_write],
+    source="firmware/docs/lifecycle.md#moves",
+)
+def reshard_want(a: Asm, shard: ShardContext) -> None:
+    """Report the smallest total that can follow, and leave it for the node to try."""
+    a.mov(EDX, shard.shard_total)
+    a.inc(EDX)
+    a.cmp(EDX, MOVES.it.wanted)
+    with a.if_(A):
+        a.mov(MOVES.it.wanted, EDX)
+    a.movzx(ECX, CONFIG.it.plan_auto)
+    log(a, RESHARD_WANTED, RBX)
+    a.ret()
+
+
+@routine(
     inputs=[
         In(RBX, ShardContext, "the shard whose attempt failed; session and health are settled")
     ],
@@ -204,6 +226,7 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
         schedule_backoff_jittered,
         record_backoff,
         classify,
+        reshard_want,
         log_write,
     ],
     source="firmware/docs/lifecycle.md#order-after-a-failure",
@@ -235,6 +258,9 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
             a.jmp(again.top)
         a.mov(shard.state, ShardState.FATAL)
         log(a, CONNECTION_ENDED, RBX)
+        a.cmp(shard.evidence.stop, Stop.RESHARD)
+        with a.if_(E):
+            a.jmp(reshard_want)
         a.ret()
 
     # Seed A's own order when its delay is the one that counts.

@@ -2,9 +2,10 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.events.send import events_abort
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.gateway import CLOSE_DESTROYING_SESSION, CLOSE_KEEPING_SESSION
 from firmware.layouts.log import SHARD_HELD
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
+from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, Stop
 from firmware.layouts.tcp import TcpContext, TcpState
@@ -21,6 +22,7 @@ from firmware.websocket.close import ws_close
 from firmware.websocket.frames import ws_next
 from toolchain.asm import (
     BE,
+    DL,
     EAX,
     ECX,
     EDX,
@@ -41,6 +43,14 @@ from toolchain.asm import (
     Out,
     routine,
 )
+
+
+def _hold(a: Asm, shard: ShardContext) -> None:
+    """EDX := the hold of a shard that gives its place up, or of one whose node stops."""
+    a.mov(EDX, Hold.STOPPED)
+    a.cmp(shard.leaving, Leaving.NO)
+    with a.if_(NE):
+        a.mov(EDX, Hold.PLAN_CHANGED)
 
 
 @routine(
@@ -73,6 +83,7 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.state,
+        ShardContext.leaving,
         ShardContext.sequence,
         ShardContext.close_deadline,
         TcpContext.state,
@@ -97,12 +108,13 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
 def shard_stop(a: Asm, shard: ShardContext) -> None:
     """End whatever the shard does: an open WebSocket gets five seconds to close, the rest none."""
     kept = a.label("kept")
-    a.mov(shard.hold, Hold.STOPPED)
+    _hold(a, shard)
+    a.mov(shard.hold, DL)
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(E, kept)
     a.call(events_abort)
     a.call(permit_release)
-    a.mov(EDX, Hold.STOPPED)
+    _hold(a, shard)
     a.mov(ECX, shard.sequence)
     log(a, SHARD_HELD, RBX)
     a.cmp(shard.state, ShardState.READY)
@@ -140,12 +152,13 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "any shard, while the node stops")],
+    inputs=[In(RBX, ShardContext, "any shard while the node stops, or one that leaves")],
     outputs=[Out(RAX, "TSC when it next wants to run; all ones = never")],
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.state,
         ShardContext.hold,
+        ShardContext.leaving,
         ShardContext.close_deadline,
         WebSocketContext.state,
         CoreState.now,
@@ -174,11 +187,12 @@ def shard_drain(a: Asm, shard: ShardContext) -> None:
     # Decision 18: without the lease nothing leaves, not even a close.
     a.cmp(LEASE.it.expired, 0)
     a.j(NE, silent)
+    _hold(a, shard)
     a.cmp(shard.state, ShardState.ASSIGNED)
     with a.block() as stopped:
         again = a.label("again")
         a.j(NE, again)
-        a.cmp(shard.hold, Hold.STOPPED)
+        a.cmp(shard.hold, DL)
         a.leave(E, stopped)
         a.place(again)
         a.call(shard_stop)
@@ -193,6 +207,9 @@ def shard_drain(a: Asm, shard: ShardContext) -> None:
         a.jmp(waiting.top)
     # The close frame may have to wait for room in the transmit buffer.
     a.mov(EDX, CLOSE_KEEPING_SESSION)
+    a.cmp(shard.leaving, Leaving.ENDING)
+    with a.if_(E):
+        a.mov(EDX, CLOSE_DESTROYING_SESSION)
     a.call(ws_close)
     a.cmp(shard.websocket.state, WsState.OPEN)
     a.j(NE, closing)

@@ -9,6 +9,7 @@ from firmware.failure import shard_fail
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts.node import CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, Stop, StopPhase
 from firmware.layouts.tcp import TcpContext, TcpState
@@ -194,7 +195,13 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "the shard")],
     outputs=[Out(RAX, "TSC when it next wants to run; all ones = never")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.state, CoreState.now, Clock.tsc_cycles_per_ms, Stop.phase],
+    reads=[
+        ShardContext.state,
+        ShardContext.leaving,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+        Stop.phase,
+    ],
     writes=[ShardContext.hold],
     calls=[
         shard_may_start,
@@ -207,8 +214,11 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     source="firmware/docs/lifecycle.md#tick",
 )
 def shard_tick(a: Asm, shard: ShardContext) -> None:
-    """Do one step for one shard, by its state; a node that stops only drains."""
+    """Do one step for one shard, by its state; a node that stops, or a shard that leaves, only drains."""
     a.cmp(STOP.it.phase, StopPhase.RUNNING)
+    with a.if_(NE):
+        a.jmp(shard_drain)
+    a.cmp(shard.leaving, Leaving.NO)
     with a.if_(NE):
         a.jmp(shard_drain)
     a.mov(EAX, shard.state)

@@ -158,6 +158,15 @@ class Gateway(Controls):
             times.append(self._load.next_deadline())
         return min((time for time in times if time is not None), default=None)
 
+    def reshard(self, total: int) -> None:
+        """Serve another number of shards from now on: each Identify must name it.
+
+        Args:
+            total: How many.
+        """
+        self.options = dataclasses.replace(self.options, shards=total)
+        self.roster.grow(total)
+
     def set_load(self, load: LoadOptions | None) -> LoadGenerator | None:
         """Start a load of dispatches instead of the present one, or end it; return its maker."""
         self._load = None

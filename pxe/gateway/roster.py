@@ -32,6 +32,12 @@ class Roster:
         self._by_id: dict[str, Session] = {}
         self._by_shard: list[list[Session]] = [[] for _ in range(options.shards)]
 
+    def grow(self, shards: int) -> None:
+        """Keep accounts of so many shards; those that are kept already stay."""
+        for shard in range(len(self.stats), shards):
+            self.stats.append(ShardStats(shard))
+            self._by_shard.append([])
+
     def create(self, shard: int, intents: int) -> Session:
         """Make a session; an older one of the shard stays, as with the service."""
         options = self._options

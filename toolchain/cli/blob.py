@@ -51,6 +51,7 @@ def _policy(config: NodeConfig) -> dict[str, object]:
         "schedule_ms": [{"ms": ms} for ms in backoff.schedule_ms],
         "session_provider": SessionProvider[config.sessions.provider.upper()],
         "load_timeout_ms": config.sessions.load_timeout_ms,
+        "plan_auto": config.plan.auto,
     }
 
 

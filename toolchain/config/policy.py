@@ -16,6 +16,9 @@ class PlanConfig(Section):
     """`[plan]`: how the shards present themselves."""
 
     identify_shards: bool = Field(True, description="true, or false to send no shard pair")
+    auto: bool = Field(
+        False, description="true to move to a larger total when the service asks for one, or false"
+    )
 
     # [shards] says which shards these are.
 

@@ -6,6 +6,7 @@ from emulator.models.crypto.hmac import hmac_sha256, tag_differs
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics import diagnostics_input
 from emulator.models.node.listen import control_subscribe, control_unsubscribe
+from emulator.models.node.moving import control_plan
 from emulator.models.node.owner import control_owner
 from emulator.models.node.send import control_submit
 from emulator.models.node.sessions import control_session_offer, control_session_take
@@ -49,6 +50,7 @@ _HANDLERS = {
     ControlVerb.SESSION_OFFER: control_session_offer,
     ControlVerb.SESSION_TAKE: control_session_take,
     ControlVerb.OWNER: control_owner,
+    ControlVerb.PLAN: control_plan,
 }
 
 

@@ -3,11 +3,13 @@
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.owner import owner_at, owner_tasks
+from emulator.models.node.plan import moves_recent
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.log import LOG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
+from firmware.layouts.plan import MOVES
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.status import (
     AGE_UNKNOWN,
@@ -43,6 +45,8 @@ def describe_node(w: World, reply: int) -> None:
     answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
     answer.requests_bad = w.g(DIAGNOSTICS).bad
     answer.stop_phase = w.g(STOP).phase
+    answer.plan_generation, answer.leaving = plan.generation, w.g(MOVES).leaving
+    answer.plan_moves = moves_recent(w)
     control = w.g(CONTROL)
     answer.boots, answer.identified = w.g(SURVIVOR).boots, w.g(SURVIVOR).identified
     answer.identify_allowance = w.g(CONFIG).identify_allowance

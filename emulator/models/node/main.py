@@ -28,6 +28,7 @@ def slot_add(w: World, slot: int) -> int:
     shard, config, core = w.view(ShardContext, address), w.g(CONFIG), w.g(CORE)
     shard.shard_id, shard.shard_total = config.local_start + slot, config.global_total
     shard.profile, shard.hold = config.profile, Hold.NEW
+    shard.plan_generation = w.g(PLAN).generation
     shard.session_ptr = shard.session.address_
     core.slots[slot].context, core.slots[slot].flags = address, 1
     core.slots_used += 1

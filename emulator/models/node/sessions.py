@@ -73,7 +73,7 @@ def control_session_offer(
 def session_due(w: World, shard: int) -> int:
     """Released and resumable, while there is a lease."""
     context = w.view(ShardContext, shard)
-    if w.g(LEASE).expired or context.state == ShardState.FATAL:
+    if w.g(LEASE).expired or context.state == ShardState.FATAL or context.leaving:
         return SaveState.NOTHING
     if (context.state, context.hold) != (ShardState.ASSIGNED, Hold.STOPPED):
         return SaveState.LIVE

@@ -16,5 +16,5 @@ def slot_wake(w: World, shard: int) -> None:
 def slot_find(w: World, number: int) -> int:
     """The slot whose shard has that number."""
     core = w.g(CORE)
-    held = (core.slots[n].context for n in range(core.slots_used))
-    return next((at for at in held if at and w.view(ShardContext, at).shard_id == number), 0)
+    held = (core.slots[n].context for n in range(core.slots_used) if core.slots[n].flags & 1)
+    return next((at for at in held if w.view(ShardContext, at).shard_id == number), 0)

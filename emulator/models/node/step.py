@@ -12,6 +12,7 @@ from emulator.models.node.console import console_poll
 from emulator.models.node.control import operator_input
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
+from emulator.models.node.moving import plan_tick
 from emulator.models.node.slots import slot_wake
 from emulator.models.node.stop import stop_tick
 from emulator.models.node.survive import survive_tick
@@ -75,6 +76,8 @@ def node_step(w: World) -> int:
     soonest = min(net_tick(w), dns_tick(w))
     console_poll(w)
     soonest = min(soonest, step_shards(w))
+    plan_tick(w)
+    soonest = min(soonest, core.slots_due)
     soonest = min(soonest, stop_tick(w))
     nic_flush(w)
     log_drain(w)

@@ -45,6 +45,7 @@ def stop_begin(w: World, reason: int) -> None:
     if stop.phase != StopPhase.RUNNING:
         return
     stop.phase, stop.reason, stop.began = StopPhase.DRAINING, reason, core.now
+    stop.closed = stop.reset = 0
     stop.deadline = core.now + STOP_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
     slots_wake(w)
     log_write(w, 0, NODE_STOPPING, reason, core.slots_used, 0, 0)

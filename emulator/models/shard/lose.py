@@ -21,11 +21,13 @@ from firmware.layouts.log import (
     CONNECTION_ENDED,
     CONNECTION_LOST,
     CONNECTION_RETRY,
+    RESHARD_WANTED,
     SESSION_RESET,
     SHARD_HELD,
     STARTUP_LIMIT,
 )
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
     SSES_VALID,
@@ -89,6 +91,14 @@ def record_backoff(w: World, shard: int) -> None:
 
 
 @model
+def reshard_want(w: World, shard: int) -> None:
+    """One more shard than now is the least that can help; the largest wish counts."""
+    total, moves = w.view(ShardContext, shard).shard_total + 1, w.g(MOVES)
+    moves.wanted = max(moves.wanted, total)
+    log_write(w, shard, RESHARD_WANTED, total, w.g(CONFIG).plan_auto, 0, 0)
+
+
+@model
 def shard_back_off(w: World, shard: int) -> None:
     """FATAL when there is a reason to stop; a startup limit is one only by configuration."""
     context, config = w.view(ShardContext, shard), w.g(CONFIG)
@@ -100,6 +110,8 @@ def shard_back_off(w: World, shard: int) -> None:
         if not startup or config.on_limit == OnLimit.FATAL:
             context.state = ShardState.FATAL
             log(w, CONNECTION_ENDED, shard)
+            if stop == Stop.RESHARD:
+                reshard_want(w, shard)
             return
         context.flags = context.flags | ShardFlag.STARTUP_OVER
         log(w, STARTUP_LIMIT, shard)

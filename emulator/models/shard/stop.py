@@ -1,5 +1,7 @@
 """A shard of a node that stops."""
 
+from typing import Any
+
 from emulator.effects import World, model
 from emulator.models.events.send import events_abort
 from emulator.models.log import log_write
@@ -14,11 +16,17 @@ from emulator.models.websocket.frames import ws_next
 from firmware.layouts.clock import NEVER
 from firmware.layouts.log import SHARD_HELD
 from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.websocket import WsState
 from firmware.limits import CLOSE_TIMEOUT_MS
+
+
+def _hold(context: Any) -> Hold:  # noqa: ANN401 - a view by field
+    return Hold.PLAN_CHANGED if context.leaving else Hold.STOPPED
+
 
 _GONE = (TcpState.CLOSED, TcpState.TIME_WAIT, TcpState.FAILED)
 
@@ -39,12 +47,12 @@ def shard_put_away(w: World, shard: int) -> None:
 def shard_stop(w: World, shard: int) -> None:
     """ASSIGNED(STOPPED) at once; an open WebSocket closes politely, a farewell goes on."""
     context = w.view(ShardContext, shard)
-    context.hold = Hold.STOPPED
+    context.hold = _hold(context)
     if context.state == ShardState.ASSIGNED:
         return
     events_abort(w, shard)
     permit_release(w, shard)
-    log_write(w, shard, SHARD_HELD, Hold.STOPPED, context.sequence, 0, 0)
+    log_write(w, shard, SHARD_HELD, _hold(context), context.sequence, 0, 0)
     now = w.g(CORE).now
     if context.state == ShardState.READY:
         context.disconnected_at = now
@@ -70,14 +78,14 @@ def shard_drain(w: World, shard: int) -> int:
         if context.close_deadline:
             shard_put_away(w, shard)
         return NEVER
-    if (context.state, context.hold) != (ShardState.ASSIGNED, Hold.STOPPED):
+    if (context.state, context.hold) != (ShardState.ASSIGNED, _hold(context)):
         shard_stop(w, shard)
     deadline = context.close_deadline
     if not deadline:
         return NEVER
     while not ws_next(w, shard)[0]:
         continue
-    ws_close(w, shard, 4000)
+    ws_close(w, shard, 1000 if context.leaving == Leaving.ENDING else 4000)
     if context.websocket.state == WsState.OPEN and deadline > now:
         return int(min(tcp_tick(w, shard), deadline))
     wanted = shard_say_goodbye(w, shard)

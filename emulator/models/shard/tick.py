@@ -73,7 +73,7 @@ def shard_tick(w: World, shard: int) -> int:
     """One step by state; FATAL only finishes its farewell, a node that stops all of them."""
     context = w.view(ShardContext, shard)
     state = context.state
-    if w.g(STOP).phase != StopPhase.RUNNING:
+    if w.g(STOP).phase != StopPhase.RUNNING or context.leaving:
         return int(shard_drain(w, shard))
     if state == ShardState.BACKOFF:
         return int(tick_backoff(w, shard))

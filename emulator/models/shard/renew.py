@@ -1,0 +1,29 @@
+"""A workspace that becomes another shard's."""
+
+from emulator.effects import World, model
+from emulator.models.shard.reset import wipe_transport
+from emulator.models.tls.transport import tls_abort
+from firmware.layouts.config import CONFIG
+from firmware.layouts.node import PLAN
+from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
+from firmware.layouts.tcp import TcpState
+
+
+@model
+def shard_renew(w: World, shard: int, number: int) -> None:
+    """Only the workspace itself and the count of its connections stay."""
+    context = w.view(ShardContext, shard)
+    if context.tcp.state != TcpState.CLOSED:
+        tls_abort(w, shard)
+    wipe_transport(w, shard)
+    tx, ring, slot, connection = (
+        context.tx_base, context.ring_base, context.slot, context.connection,
+    )  # fmt: skip
+    w.write(shard, bytes(ShardContext.SIZE))
+    context.tx_base, context.ring_base, context.slot = tx, ring, slot
+    context.connection, context.shard_id = connection, number
+    plan = w.g(PLAN)
+    context.shard_total, context.plan_generation = plan.global_total, plan.generation
+    context.profile, context.hold = w.g(CONFIG).profile, Hold.NEW
+    context.flags, context.load = ShardFlag.ESTABLISHED, SessionLoad.SETTLED
+    context.session_ptr = context.session.address_

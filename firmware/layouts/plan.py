@@ -1,0 +1,72 @@
+"""Moves: how a running node takes another plan, and why one is refused."""
+
+from __future__ import annotations
+
+import enum
+
+from toolchain.layout import Global, Struct, bytes_, enum32, u32
+
+MOVES_MAX = 3
+"""So many moves fit in MOVE_WINDOW_S."""
+MOVE_WINDOW_S = 3_600
+TOTAL_MAX = 16_384
+"""Shards of a whole bot that a move may ask for (seed B)."""
+NO_SHARD = 0xFFFF_FFFF
+
+
+class Leaving(enum.IntEnum):
+    """Whether a shard gives its place up, and how it closes."""
+
+    NO = 0
+    KEEPING = 1
+    """The total stays: it closes with 4000, so that another node can resume."""
+    ENDING = 2
+    """The total changes: its session is of another plan, so it closes with 1000."""
+
+
+class PlanRefusal(enum.IntEnum):
+    """Why a move is refused."""
+
+    NONE = 0
+    OUT_OF_BOUNDS = 1
+    TOO_MANY_MOVES = 2
+    STILL_MOVING = 3
+    STOPPING = 4
+    NO_CLOCK = 5
+    NOT_THE_WHOLE_PLAN = 6
+    """It was the node's own wish, but other nodes hold shards of the same total."""
+
+
+class PlanOrder(Struct):
+    """The plan that a command asks for."""
+
+    SIZE = 0x10
+    total = u32(0x00, "shards of the whole bot, at most TOTAL_MAX")
+    start = u32(0x04, "first shard of this node")
+    count = u32(0x08, "shards of this node, at most SHARDS_MAX")
+
+
+class PlanReport(Struct):
+    """What a node tells of its plan."""
+
+    SIZE = 0x20
+    total = u32(0x00, "shards of the whole bot")
+    start = u32(0x04, "first shard of this node")
+    count = u32(0x08, "shards of this node")
+    generation = u32(0x0C, "counts the plans of this boot, from 1")
+    moves = u32(0x10, "moves in the last hour")
+    leaving = u32(0x14, "shards whose connection is not released yet")
+    refusal = enum32(0x18, PlanRefusal, "why the order was refused")
+
+
+class Moves(Struct):
+    """The moves of this boot."""
+
+    SIZE = 0x30
+    times = bytes_(0x00, 8 * MOVES_MAX, "TSC of the newest moves, newest first; 0 = none", align=8)
+    next = u32(0x18, "the shard that is looked at next for a place that is free")
+    leaving = u32(0x1C, "shards that still give their place up")
+    wanted = u32(0x20, "total that a close code 4011 asked for; 0 = none did")
+
+
+MOVES = Global("moves", Moves, "the moves of this boot")
