@@ -75,7 +75,7 @@ TRANSITIONS = (
     _row(21, (B,), (S,), "the deadline has passed", "wipe, restore, rebind, as T1", "shard_begin"),
     _row(22, (A, S, R, B), (A,), "the lease expired, the plan changed, or the node stops", "nothing leaves after an expiry; else close 4000 first", "shard_hold"),
     _row(23, (A,), (S,), "a new grant", "the session in memory is tried", "lease_grant"),
-    _row(24, (F,), (A,), "a new plan", "session and counters cleared", "slot_add"),
+    _row(24, (F,), (A,), "a new plan", "session and counters cleared, established", "shard_renew"),
     _row(25, (B,), (A,), "deadline 0 without a clock", "NO_CLOCK, one record, no counter grows", "tick_backoff"),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A node in QEMU that is stopped and started again: it resumes what its runner has kept."""
+"""A node in QEMU that is stopped and started again resumes; one that runs takes another plan."""
 
 import json
 import re
@@ -47,3 +47,35 @@ def test_a_node_that_stopped_resumes_when_it_runs_again(environ, monkeypatch):
     ready = [line for line in second.lines if "code=lifecycle.ready" in line]
     assert all("mode=resume" in line and "gap=replayed" in line for line in ready)
     assert "sessionSnapshotIgnored" not in text
+
+
+def test_a_running_node_takes_another_plan(environ):
+    """The gateway knows eight shards; the node holds four of them, then four others."""
+    with Running("--port", "0", "--shards", "8", command="gateway") as gateway:
+        gateway.wait("ws://")
+        port = re.findall(r"ws://[^:]+:(\d+)", "\n".join(gateway.lines))[0]
+        config = environ / "node.toml"
+        config.write_text(
+            f'[gateway]\nurl = "ws://10.0.2.2:{port}/"\nmax_concurrency = 16\n'
+            "[shards]\ntotal = 8\nstart = 0\ncount = 4\n"
+        )
+        with Running("--direct", "--no-gateway", "-c", str(config)) as run:
+            run.wait("code=lifecycle.ready", count=4)
+            moved = cli("plan", "--start", "2", "--json")
+            assert moved.returncode == 0, moved.stderr
+            plan = json.loads(moved.stdout)
+            assert (plan["total"], plan["start"], plan["count"]) == (8, 2, 4)
+            assert (plan["generation"], plan["moves"]) == (2, 1)
+            run.wait("code=lifecycle.ready", count=6)
+            status = json.loads(cli("status", "--json").stdout)
+            shards = sorted((row["shard"], row["state"]) for row in status["shards"])
+            assert shards == [(n, "READY") for n in range(2, 6)]
+            assert (status["node"]["plan_generation"], status["node"]["leaving"]) == (2, 0)
+            refused = cli("plan", "--start", "7")
+            assert refused.returncode == 1
+            assert "these shards do not exist among that total" in refused.stderr
+            assert run.end()[0] == 0
+    text = "\n".join(run.lines)
+    assert len(re.findall("code=shard.held hold=plan_changed", text)) == 2
+    assert "code=lifecycle.resharded total=8 start=2 shards=4 generation=2" in text
+    assert "code=lifecycle.reshardRefused total=8 start=7 shards=4 reason=out_of_bounds" in text

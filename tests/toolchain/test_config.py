@@ -206,6 +206,11 @@ class TestLines:
                 '"skip" to count and warn, or "terminate" to stop the shard',
             ),
             (
+                "[plan]\nauto = 'yes'\n",
+                'node.toml:2: plan.auto: "yes" is not true or false. Write true to move to a larger '
+                "total when the service asks for one, or false",
+            ),
+            (
                 "[sessions]\nprovider = 'redis'\n",
                 'node.toml:2: sessions.provider: "redis" does not work in this version. Write "none" '
                 'or "host"',

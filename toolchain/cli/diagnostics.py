@@ -160,7 +160,15 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "identified": reply["identified"],
         "identify_allowance": reply["identify_allowance"],
         "crash_hold": bool(reply["crash_hold"]),
+        "plan_generation": reply["plan_generation"],
+        "plan_moves": reply["plan_moves"],
+        "leaving": reply["leaving"],
     }
+
+
+def has_shard(reply: dict[str, Any]) -> bool:
+    """Say whether a slot holds a shard: after a move a slot may be free."""
+    return bool(reply["slot"] < reply["slots_used"] and any(reply["shard"]))
 
 
 def observe_node(shards: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ COMMANDS = {
     "events": Entry("toolchain.cli.events", "Print dispatches and notices as they come."),
     "send": Entry("toolchain.cli.send", "Send a payload through one of its shards."),
     "lease": Entry("toolchain.cli.lease", "Arm, renew or expire a node's lease."),
+    "plan": Entry("toolchain.cli.plan", "Show or change which shards a node holds."),
     "stop": Entry("toolchain.cli.stop", "Stop a node: close its shards, then switch it off."),
     "release": Entry("toolchain.cli.release", "Let a node go that crashed again and again."),
     "check": Entry("toolchain.cli.check", "Prove the routines against their models."),

@@ -294,7 +294,7 @@ class Runner:
 
     def _correct(self, replies: list[dict[str, Any]]) -> None:
         """Take what the node says of its shards."""
-        shards = [diagnostics.shard_report(r) for r in replies if r["slot"] < r["slots_used"]]
+        shards = [diagnostics.shard_report(r) for r in replies if diagnostics.has_shard(r)]
         ready_ms = max((diagnostics.ready_ms(r) or 0 for r in replies), default=0)
         self.board.correct(self.seconds, shards, ready_ms)
         self._changed.set()

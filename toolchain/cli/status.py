@@ -157,6 +157,11 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         f"boot {node['boots']} since power came; {node['identified']} of "
         f"{node['identify_allowance'] or 'any number of'} Identifies of the day are sent"
     )
+    if node["plan_moves"] or node["leaving"]:
+        console.print(
+            f"plan {node['plan_generation']}: {node['plan_moves']} moves in the last hour, "
+            f"{node['leaving']} shards are leaving"
+        )
     if node["crash_hold"]:
         console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")
     if node["stop"] != "RUNNING":
@@ -196,7 +201,8 @@ Examples:
 \b
 JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as TSC and as what is
 left; null where there is nothing yet. The node has connection (Disconnected, Connecting, Connected,
-Recovering, Closing, Closed) and latency_ms (the slowest shard's, once all are READY). Per shard:
+Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READY), plan_generation,
+plan_moves (in the last hour) and leaving (shards that close for a move). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
@@ -246,7 +252,7 @@ def command(
         raise click.ClickException(str(error)) from error
     node = diagnostics.node_report(replies[0])
     # A node without shards answers for slot 0 with its own part alone.
-    shards = [diagnostics.shard_report(r) for r in replies if r["slot"] < r["slots_used"]]
+    shards = [diagnostics.shard_report(r) for r in replies if diagnostics.has_shard(r)]
     node |= diagnostics.observe_node(shards)
     if as_json:
         click.echo(json.dumps({"node": node, "shards": shards}))

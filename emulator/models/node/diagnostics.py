@@ -46,12 +46,12 @@ def describe_node(w: World, reply: int) -> None:
     answer.requests_bad = w.g(DIAGNOSTICS).bad
     answer.stop_phase = w.g(STOP).phase
     answer.plan_generation, answer.leaving = plan.generation, w.g(MOVES).leaving
-    answer.plan_moves = moves_recent(w)
     control = w.g(CONTROL)
     answer.boots, answer.identified = w.g(SURVIVOR).boots, w.g(SURVIVOR).identified
     answer.identify_allowance = w.g(CONFIG).identify_allowance
     answer.crash_hold = w.g(SURVIVAL).held
     answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
+    answer.plan_moves = moves_recent(w)
 
 
 @model

@@ -101,7 +101,7 @@ def test_diagnostics_slot_beyond_the_table_gets_the_node_part(bench, slot):
 
 
 def test_diagnostics_slot_without_a_shard_gets_the_node_part(bench):
-    LAB.g(CORE).slots[0].context = 0
+    LAB.g(CORE).slots[0].flags = 0
     (answer,) = ask(bench, request())
     assert not any(unpack(StatusReply, answer)["shard"])
 

@@ -35,7 +35,7 @@ class Channel(GatewayClient):
         self.sent()
         core = LAB.g(CORE)
         core.slots_used = core.slots_due = 2
-        core.slots[SLOT].context = self.at
+        core.slots[SLOT].context, core.slots[SLOT].flags = self.at, 1
         core.slots[SLOT].deadline = NEVER
 
     def part(self, payload=b"", *, opcode=3, size=None, number=7, offset=0, shard=SHARD):
@@ -105,7 +105,7 @@ def test_a_part_that_does_not_follow_is_refused_and_costs_nothing(change):
     channel = Channel()
     other = LAB.shard(1)
     LAB.view(ShardContext, other).shard_id = 4
-    LAB.g(CORE).slots[0].context = other
+    LAB.g(CORE).slots[0].context, LAB.g(CORE).slots[0].flags = other, 1
     body = body_of(30)
     channel.part(body[:10], size=30)
     before = LAB.machine.read(LAB.image.address("send_stage"), SEND_STAGE.size)

@@ -199,6 +199,7 @@ class TestTake:
         ({"state": S.FATAL}, D.NOTHING),
         ({"state": S.BACKOFF}, D.LIVE),
         ({"hold": Hold.NEW}, D.LIVE),
+        ({"hold": Hold.PLAN_CHANGED, "leaving": 1}, D.NOTHING),
         ({"close_deadline": 5}, D.LIVE),
         ({"flags": 0}, D.NOTHING),
     ],

@@ -9,6 +9,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import Policy
 from firmware.layouts.shard import (
     End,
@@ -162,6 +163,24 @@ def test_shard_lose_fatal_schedules_nothing():
     assert "code=lifecycle.connectionEnded attempt=0 stop=auth closeCode=4004" in lines()[0]
     assert "classification=AuthenticationError" in lines()[0]
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
+
+
+@pytest.mark.parametrize(("auto", "before", "wanted"), [(0, 0, 17), (1, 17, 17), (1, 40, 40)])
+def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(auto, before, wanted):
+    shard, context = prepare(
+        {
+            "state": ShardState.READY,
+            "failure": End.CLOSED,
+            "failure_flags": FailureFlag.RESHARD,
+            "peer_close": 4011,
+            "shard_total": 16,
+        }
+    )
+    LAB.g(CONFIG).plan_auto, LAB.g(MOVES).wanted = auto, before
+    LAB.call(shard_lose, Environment(), shard=shard)
+    assert (context.state, context.evidence.stop) == (ShardState.FATAL, Stop.RESHARD)
+    assert LAB.g(MOVES).wanted == wanted
+    assert f"code=lifecycle.reshardWanted total=17 moves_itself={auto}" in lines()[1]
 
 
 def test_shard_lose_open_websocket_gets_five_seconds_to_close():

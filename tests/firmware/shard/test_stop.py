@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardFlag, ShardState
 from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
@@ -242,6 +243,19 @@ def test_what_a_busy_peer_had_queued_does_not_hold_the_close():
     assert c.sequence == 41
 
 
+@pytest.mark.parametrize(("leaving", "code"), [(Leaving.KEEPING, 4000), (Leaving.ENDING, 1000)])
+def test_a_shard_that_leaves_closes_as_its_session_wants(leaving, code):
+    node = Node()
+    c = node.connected(S.READY)
+    c.leaving = leaving
+    node.tick()
+    assert node.closes() == [code]
+    assert (c.state, c.hold) == (S.ASSIGNED, Hold.PLAN_CHANGED)
+    assert lines() == ["shard.held hold=plan_changed sequence=41"]
+    node.tick()
+    assert lines() == ["shard.held hold=plan_changed sequence=41"]
+
+
 @settings(max_examples=150)
 @given(
     fields=shard_fields(),
@@ -250,9 +264,10 @@ def test_what_a_busy_peer_had_queued_does_not_hold_the_close():
     shift=st.sampled_from([-1, 0, 1]),
     cycles=st.sampled_from([0, MS, MS]),
     expired=st.booleans(),
-    hold=st.sampled_from([Hold.NEW, Hold.STOPPED]),
+    hold=st.sampled_from([Hold.NEW, Hold.STOPPED, Hold.PLAN_CHANGED]),
+    leaving=st.sampled_from(Leaving),
 )
-def test_any_state_matches_model(fields, layers, session, shift, cycles, expired, hold):
+def test_any_state_matches_model(fields, layers, session, shift, cycles, expired, hold, leaving):
     node = Node(cycles=cycles)
     times = ("reconnect_deadline", "attempt_deadline", "close_deadline", "connected_at")
     for name, value in fields.items():
@@ -261,12 +276,13 @@ def test_any_state_matches_model(fields, layers, session, shift, cycles, expired
         getattr(node.context, name).state = value
     for name, value in session.items():
         setattr(node.context.session, name, value)
-    node.context.hold = hold
+    node.context.hold, node.context.leaving = hold, leaving
     node.context.websocket.flags = WsFlag.TEXT
     LAB.g(LEASE).expired = expired
     node.tick(shard_drain)
     if not expired and fields["state"] != S.FATAL:
-        assert (node.context.state, node.context.hold) == (S.ASSIGNED, Hold.STOPPED)
+        held = Hold.PLAN_CHANGED if leaving else Hold.STOPPED
+        assert (node.context.state, node.context.hold) == (S.ASSIGNED, held)
 
 
 def test_stop_aborts_half_an_event_of_a_listener():
