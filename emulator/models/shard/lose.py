@@ -94,7 +94,8 @@ def record_backoff(w: World, shard: int) -> None:
 def reshard_want(w: World, shard: int) -> None:
     """One more shard than now is the least that can help; the largest wish counts."""
     total, moves = w.view(ShardContext, shard).shard_total + 1, w.g(MOVES)
-    moves.wanted = max(moves.wanted, total)
+    if total > moves.wanted:
+        moves.wanted = total
     log_write(w, shard, RESHARD_WANTED, total, w.g(CONFIG).plan_auto, 0, 0)
 
 
