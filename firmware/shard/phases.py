@@ -261,11 +261,11 @@ def shard_become_ready(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard in STARTING or READY")],
+    inputs=[In(RBX, ShardContext, "a shard in STARTING")],
     clobbers=CALLER_SAVED,
     reads=[ShardContext.phase, WebSocketContext.state, GatewayContext.state],
-    writes=[ShardContext.phase, ShardContext.identifies],
-    calls=[allowance_count, permit_release],
+    writes=[ShardContext.phase, ShardContext.identifies, ShardContext.resumes],
+    calls=[allowance_count, permit_release, shard_become_ready],
     source="firmware/docs/lifecycle.md#phases",
 )
 def shard_follow(a: Asm, shard: ShardContext) -> None:
@@ -293,6 +293,13 @@ def shard_follow(a: Asm, shard: ShardContext) -> None:
         a.mov(shard.phase, Phase.IDENT)
         a.call(allowance_count)
         a.call(permit_release)
+    with a.block() as later:
+        a.cmp(shard.gateway.state, GatewayState.READY)
+        a.leave(NE, later)
+        a.cmp(shard.phase, Phase.REPLAY)
+        with a.if_(Z):
+            a.inc(shard.resumes)
+        a.call(shard_become_ready)
     a.ret()
 
 
@@ -303,16 +310,14 @@ def shard_follow(a: Asm, shard: ShardContext) -> None:
         ShardContext.phase,
         TcpContext.state,
         TlsContext.state,
-        GatewayContext.state,
     ],
-    writes=[ShardContext.phase, ShardContext.resumes],
+    writes=[ShardContext.phase],
     calls=[
         shard_ask_permit,
         shard_dial,
         tls_start,
         ws_start,
         shard_follow,
-        shard_become_ready,
     ],
     source="firmware/docs/lifecycle.md#phases",
 )
@@ -341,11 +346,4 @@ def shard_advance(a: Asm, shard: ShardContext) -> None:
         a.call(ws_start)
         a.mov(shard.phase, Phase.WS)
     a.call(shard_follow)
-    with a.block() as later:
-        a.cmp(shard.gateway.state, GatewayState.READY)
-        a.leave(NE, later)
-        a.cmp(shard.phase, Phase.REPLAY)
-        with a.if_(Z):
-            a.inc(shard.resumes)
-        a.call(shard_become_ready)
     a.ret()

@@ -183,9 +183,11 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, R12)
     a.ret()
 
-    # What came before the failure counts: a Hello, and the Identify that answered it.
+    # What came before the failure counts: the upgrade, an Identify that was sent, READY.
     a.place(failed)
-    a.call(shard_follow)
+    a.cmp(shard.state, ShardState.STARTING)
+    with a.if_(Z):
+        a.call(shard_follow)
     a.call(shard_lose)
     a.mov(RAX, core.now)
     a.ret()

@@ -106,20 +106,22 @@ def shard_become_ready(w: World, shard: int) -> None:
 
 @model
 def shard_follow(w: World, shard: int) -> None:
-    """An upgrade that was accepted and an answer to Hello count, even when a failure followed."""
+    """An accepted upgrade, an answer to Hello and READY count, even when a failure followed."""
     context = w.view(ShardContext, shard)
     upgraded = context.websocket.state in (WsState.OPEN, WsState.CLOSING, WsState.CLOSED)
     if context.phase == Phase.WS and upgraded:
         context.phase = Phase.HELLO
-    if context.phase != Phase.HELLO:
-        return
-    if context.gateway.state == GatewayState.WAIT_RESUMED:
+    if context.phase == Phase.HELLO and context.gateway.state == GatewayState.WAIT_RESUMED:
         context.phase = Phase.REPLAY
-    elif context.gateway.state == GatewayState.WAIT_READY:
+    elif context.phase == Phase.HELLO and context.gateway.state == GatewayState.WAIT_READY:
         context.identifies += 1
         context.phase = Phase.IDENT
         allowance_count(w)
         permit_release(w, shard)
+    if context.gateway.state == GatewayState.READY:
+        if context.phase == Phase.REPLAY:
+            context.resumes += 1
+        shard_become_ready(w, shard)
 
 
 @model
@@ -137,7 +139,3 @@ def shard_advance(w: World, shard: int) -> None:
         ws_start(w, shard)
         context.phase = Phase.WS
     shard_follow(w, shard)
-    if context.gateway.state == GatewayState.READY:
-        if context.phase == Phase.REPLAY:
-            context.resumes += 1
-        shard_become_ready(w, shard)

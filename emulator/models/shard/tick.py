@@ -55,7 +55,8 @@ def tick_connection(w: World, shard: int) -> int:
             shard_advance(w, shard)
         wanted = gateway_tick(w, shard)
     if context.failure:
-        shard_follow(w, shard)
+        if context.state == ShardState.STARTING:
+            shard_follow(w, shard)
         shard_lose(w, shard)
         return int(w.g(CORE).now)
     wanted = min(wanted, tcp_tick(w, shard))

@@ -154,6 +154,22 @@ def test_every_close_code_of_the_discord_table(rig_of, codes, fixed):
     assert rig.stats.identify_gate_refusals == 0
 
 
+def test_a_session_that_is_closed_as_soon_as_it_is_resumed_is_no_unanswered_resume(rig_of, fixed):
+    """READY or RESUMED and the close come in one segment, five times: the shard had been READY."""
+    script = (
+        Step(on="ready", do="kick", code=4000),
+        Step(on="resumed", do="kick", code=4000, times=4),
+    )
+    rig = rig_of(1, fixed(shards=1), script=script)
+    rig.run(60)
+    stats = rig.stats.shards[0]
+    assert (stats.identifies, stats.resumes, rig.all_ready()) == (1, 5, True)
+    codes = [line["code"] for line in rig.node.log]
+    assert codes.count("lifecycle.ready") == 6
+    assert codes.count("lifecycle.connectionLost") == 5
+    assert codes.count("lifecycle.retry") == 0
+
+
 @pytest.mark.parametrize("command", ["kick", "reconnect"])
 def test_what_ends_a_connection_before_hello_ends_it_after_the_upgrade(rig_of, command, fixed):
     """The upgrade and what follows it come in one segment; the record tells them apart."""

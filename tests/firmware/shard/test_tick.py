@@ -320,6 +320,22 @@ def test_tick_what_came_before_the_failure_counts(gateway, phase, identifies):
     assert context.session.unanswered_resumes == (phase == Phase.REPLAY)
 
 
+@pytest.mark.parametrize("phase", [Phase.IDENT, Phase.REPLAY])
+def test_tick_a_shard_closed_together_with_ready_had_been_ready(phase):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, phase
+    context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
+    context.websocket.state, context.peer_close = WsState.CLOSED, 4000
+    context.gateway.state = GatewayState.READY
+    context.session.valid, context.session.unanswered_resumes = 1, 2
+    node.tick()
+    assert (context.evidence.lost, context.state) == (1, ShardState.BACKOFF)
+    assert context.resumes == (phase == Phase.REPLAY)
+    assert (context.session.valid, context.session.unanswered_resumes) == (1, 0)
+    assert context.flags & ShardFlag.ESTABLISHED
+
+
 @pytest.mark.parametrize(("late", "state"), [(-1, ShardState.BACKOFF), (0, ShardState.STARTING)])
 def test_tick_backoff_waits_for_its_deadline(late, state):
     node = Node()
