@@ -7,8 +7,10 @@ import itertools
 import pytest
 
 from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.peers.websocket import CLOSE, TEXT, frame
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.write_watch import WriteWatch
+from firmware.layouts.log import Level
 from firmware.layouts.node import CORE
 from firmware.layouts.policy import Policy
 from firmware.layouts.shard import End, ShardState
@@ -259,3 +261,14 @@ def test_a_retry_at_once_cuts_no_close_frame_off(rig_of, facts):
     assert rig.all_ready()
     assert [stats.closes for stats in rig.stats.shards[:4]] == [{"4000": 1}] * 4
     assert [row.resumes for row in rig.invariants.rows] == [1] * 4
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_a_simulated_node_writes_what_its_configuration_says(rig_of, facts, level):
+    rig = rig_of(1, facts(shards=2, log_level=level))
+    rig.until_ready(10)
+    rig.gateway.peer_of(0).raw(frame(TEXT, b'{"op":0,"s":9999,"t":"X","d":null}'))
+    rig.gateway.peer_of(1).raw(frame(CLOSE, (4004).to_bytes(2, "big")))
+    rig.run(1)
+    written = {Level[line["level"].upper()] for line in rig.node.log}
+    assert written == {other for other in Level if other >= level}

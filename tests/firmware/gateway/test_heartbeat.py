@@ -6,11 +6,13 @@ from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayFlag, GatewayState
+from firmware.layouts.log import LOG, LOG_RING, Level
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import End
 from firmware.layouts.websocket import WsState
 from tests.support.gateway_client import CYCLES_PER_MS, START, GatewayClient, ready_data
 from tests.support.lab import Lab
+from tests.support.stream import server_frame
 
 LAB = Lab(gateway_poll, gateway_tick)
 INTERVAL = 40_000
@@ -312,3 +314,46 @@ class TestDeadlines:
         c.tick()
         c.hello(INTERVAL)
         assert c.shard.phase_deadline == 0
+
+
+def said():
+    ring = LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head).decode()
+    return [line.split(" code=")[1] for line in ring.splitlines()]
+
+
+class TestLines:
+    def test_every_message_has_a_line_at_trace(self):
+        c = beating(sequence=5)
+        LAB.g(LOG).level = Level.TRACE
+        c.tick()
+        c.wait(12)
+        c.receive(ACK)
+        c.dispatch("TYPING_START", 6, {"content": "only-in-a-body"})
+        assert said() == [
+            "gateway.send opcode=1 bytes=14",
+            "gateway.receive opcode=11 bytes=10",
+            "gateway.heartbeatAck durationMs=12",
+            "gateway.receive opcode=0 bytes=74",
+            "gateway.dispatch dispatch=TYPING_START sequence=6 bytes=74",
+        ]
+
+    @pytest.mark.parametrize(
+        ("level", "codes"),
+        [(Level.DEBUG, ["gateway.dispatch", "gateway.unknownOpcode"]), (Level.INFO, [])],
+    )
+    def test_above_trace_only_what_the_level_says(self, level, codes):
+        c = beating(sequence=5)
+        LAB.g(LOG).level = level
+        c.tick()
+        c.receive(ACK)
+        c.dispatch("TYPING_START", 6)
+        c.receive({"op": 12})
+        assert [line.split()[0] for line in said()] == codes
+
+    def test_a_message_in_parts_has_all_its_bytes(self):
+        c = beating(sequence=5)
+        LAB.g(LOG).level = Level.DEBUG
+        data = server_frame(1, b'{"t":"X","s":6,"op":0,"d":{}}')
+        for n in range(0, len(data), 7):
+            c.raw(data[n : n + 7])
+        assert said() == ["gateway.dispatch dispatch=X sequence=6 bytes=29"]
