@@ -83,7 +83,7 @@ def test_gateway_poll_binary_is_fatal():
     c = GatewayClient(LAB)
     c.raw(server_frame(2, b"\x78\x9c"))
     assert c.shard.last_error == BINARY.code
-    assert c.shard.failure_flags == FailureFlag.FATAL
+    assert c.shard.failure_flags == FailureFlag.FATAL | FailureFlag.CONFIG
 
 
 # Fact sheet, section 2: 1 new session, 2 fatal, 4 wait, 8 reshard, 16 anomaly, 32 new session when
