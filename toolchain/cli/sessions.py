@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firmware.layouts.control import ControlResult, ControlVerb
+from firmware.layouts.plan import PlanReport
 from firmware.layouts.sessions import ANY_SHARD, SessionSnapshot
-from toolchain.cli.control import Commander, NoReplyError, RefusedError, UncertainError
+from toolchain.cli.control import (
+    Commander,
+    CommandError,
+    NoReplyError,
+    RefusedError,
+    UncertainError,
+)
+from toolchain.layout.pack import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -89,6 +97,15 @@ class SessionStore:
             self.path.unlink(missing_ok=True)
 
 
+def _held(node: Commander) -> list[int]:
+    """Return the shards that the node says it holds; none when it does not say."""
+    try:
+        report = unpack(PlanReport, node.send(ControlVerb.PLAN, room=PlanReport.SIZE).payload)
+    except CommandError:
+        return []
+    return list(range(report["start"], report["start"] + report["count"]))
+
+
 def now_ms() -> int:
     """Return the Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
@@ -155,11 +172,11 @@ class SessionKeeper:
 
         Args:
             place: The node.
-            shards: Its shards.
+            shards: Its shards, unless it tells of others because it has moved.
         """
-        left, saved = list(shards), {}
-        deadline = time.monotonic() + TAKE_PATIENCE_S
+        deadline, saved = time.monotonic() + TAKE_PATIENCE_S, {}
         with Commander(place, REPLY_S) as node:
+            left = _held(node) or list(shards)
             while left and not self.ended.is_set() and time.monotonic() < deadline:
                 shard = left.pop(0)
                 try:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
+from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CORE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.sessions import SESSIONS
 from firmware.layouts.shard import End, Gap, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
@@ -148,6 +151,40 @@ def test_dial_without_entropy_fails_the_attempt(node):
     call(node, shard_dial)
     assert (context.failure, context.last_error) == (End.NETWORK, NO_CONNECTION.code)
     assert context.phase == Phase.RESOLVE
+
+
+def restored(node, endpoint):
+    """A shard in RESOLVE that would resume a session of that endpoint."""
+    context = node.shards[0]
+    context.phase = Phase.RESOLVE
+    context.flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED
+    context.sequence, context.session.valid = 5, 1
+    LAB.g(SESSIONS).endpoint_known = LAB.g(SESSIONS).bot_known = 1
+    LAB.g(SESSIONS).endpoint[:] = b"here".ljust(16)
+    context.restored_endpoint[:] = endpoint.ljust(16)
+    return context
+
+
+def test_dial_resumes_a_restored_session_of_this_gateway(node):
+    context = restored(node, b"here")
+    call(node, shard_dial)
+    assert context.session.valid == 1
+    assert context.flags == ShardFlag.SEQ_VALID | ShardFlag.RESTORED
+
+
+def test_dial_drops_a_restored_session_of_another_gateway_and_asks_for_a_permit(node):
+    context = restored(node, b"there")
+    call(node, shard_dial)
+    assert (context.session.valid, context.flags) == (0, 0)
+    assert (context.phase, context.tcp.state) == (Phase.PERMIT, TcpState.CLOSED)
+    assert "problem=another_endpoint" in node.lines()[0]
+
+
+def test_dial_of_a_restored_session_waits_for_discovery(node):
+    context = restored(node, b"there")
+    LAB.g(CONFIG).discovery = DiscoveryMode.HTTP
+    call(node, shard_dial)
+    assert (context.session.valid, context.phase) == (1, Phase.RESOLVE)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
-from firmware.layouts.policy import Policy
+from firmware.layouts.plan import Leaving
+from firmware.layouts.policy import Policy, SessionProvider
 from firmware.layouts.shard import (
     End,
     Hold,
@@ -188,6 +189,22 @@ def test_tick_assigned_after_three_crashes_waits():
     LAB.g(SURVIVAL).held = 1
     assert node.tick() == START + 100 * MS
     assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, Hold.CRASH_LOOP)
+
+
+def test_tick_assigned_waits_for_a_saved_session():
+    node = Node()
+    LAB.g(CONFIG).session_provider = SessionProvider.HOST
+    LAB.g(CONFIG).load_timeout_ms = 5_000
+    assert node.tick() == START + 100 * MS
+    assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, Hold.SESSION_LOAD)
+
+
+@pytest.mark.parametrize("state", [ShardState.ASSIGNED, ShardState.BACKOFF])
+def test_tick_of_a_shard_that_leaves_only_drains(state):
+    node = Node()
+    node.shards[0].state, node.shards[0].leaving = state, Leaving.KEEPING
+    assert node.tick() == NEVER
+    assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, Hold.PLAN_CHANGED)
 
 
 def spend():

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from firmware.layouts.control import ControlResult, ControlVerb
+from firmware.layouts.plan import PlanReport
 from firmware.layouts.sessions import ANY_SHARD
 from tests.support.control import KEY
 from tests.support.fake_control import FakeControl
 from toolchain.cli import sessions
 from toolchain.cli.control import Place
 from toolchain.cli.sessions import Saved, SessionKeeper, SessionStore, now_ms, state_folder
+from toolchain.layout.pack import pack
 
 NOW = 1_790_000_000_000
 SHARDS = range(4)
@@ -141,6 +143,8 @@ def test_a_stop_is_asked_until_each_shard_is_released(store, keeper):
     asked = []
 
     def act(verb, _argument, _payload):
+        if verb == ControlVerb.PLAN:
+            return ControlResult.VERB, 0, b""
         asked.append(verb)
         if len(asked) <= 2:
             return ControlResult.SESSION_LIVE, 0, b""
@@ -153,6 +157,20 @@ def test_a_stop_is_asked_until_each_shard_is_released(store, keeper):
     assert asked == [ControlVerb.SESSION_TAKE] * 4
     ((_, row),) = json.loads(store.path.read_text()).items()
     assert row == {"ended_ms": NOW - 1_500, "snapshot": b"snapshot".hex()}
+
+
+def test_a_node_that_has_moved_is_asked_for_what_it_holds_now(store, keeper):
+    asked = []
+
+    def act(verb, _argument, _payload):
+        if verb == ControlVerb.PLAN:
+            return ControlResult.DONE, 0, pack(PlanReport, {"total": 9, "start": 6, "count": 3})
+        asked.append(verb)
+        return ControlResult.DONE, 0, b"snapshot"
+
+    with FakeControl(act) as node:
+        assert keeper.collect(place(node), SHARDS) == 3
+    assert sorted(store.take()) == [6, 7, 8]
 
 
 def test_a_node_that_refuses_has_no_sessions(store, keeper):
