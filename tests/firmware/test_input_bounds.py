@@ -56,6 +56,7 @@ from firmware.websocket.utf8 import UTF8_ACCEPT, utf8_check
 from tests.support.control import BOOT, KEY, command
 from tests.support.lab import Lab
 from tests.support.net import IP, MAC, NEEDED, PEER, PEER_MAC, ROUTER, START, NetBench, ip32
+from tests.support.pages import tables_region
 from toolchain.layout.pack import pack
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ ROUTINES = (
     tcp_options, tcp_parse, udp_input, utf8_check, ws_header, ws_peer_close, ws_pong, ws_response,
     ws_write_request,
 )  # fmt: skip
-LAB = Lab(*NEEDED, *ROUTINES, slots=1, semantics=False)
+LAB = Lab(*NEEDED, *ROUTINES, slots=1, semantics=False, extra=(tables_region(),))
 NAME = b"gateway.test"
 XID, DNS_ID, DNS_PORT, OUR_PORT = 0x1234_5678, 0x1234, 50_000, 50_123
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

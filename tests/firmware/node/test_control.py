@@ -25,10 +25,11 @@ from firmware.node.control import HANDLERS, VERBS, control_try, operator_input
 from tests.support.control import BOOT, KEY, answer, command
 from tests.support.lab import Lab
 from tests.support.net import MAC, MS, NEEDED, PEER, PEER_MAC, START, NetBench, ip32
+from tests.support.pages import tables_region
 from toolchain.layout.pack import pack
 
-LAB = Lab(*NEEDED, operator_input, control_try, slots=1, semantics=False)
-JUDGED = Lab(*NEEDED, operator_input, slots=1)
+LAB = Lab(*NEEDED, operator_input, control_try, slots=1, semantics=False, extra=(tables_region(),))
+JUDGED = Lab(*NEEDED, operator_input, slots=1, extra=(tables_region(),))
 """With the Python semantics, which take their time over so many rounds of SHA-256."""
 PORT, ASKER_PORT = 4747, 40_000
 S = ControlResult

@@ -16,8 +16,9 @@ from tests.firmware.node.test_control import ASKER_PORT, one, prepare
 from tests.support.control import command
 from tests.support.lab import Lab
 from tests.support.net import NEEDED, PEER, PEER_MAC, SECOND, NetBench, ip32
+from tests.support.pages import tables_region
 
-LAB = Lab(*NEEDED, operator_input, slots=1, semantics=False)
+LAB = Lab(*NEEDED, operator_input, slots=1, semantics=False, extra=(tables_region(),))
 JUDGED = Lab(*NEEDED, control_subscribe, control_unsubscribe, slots=1)
 V, R = ControlVerb, ControlResult
 
