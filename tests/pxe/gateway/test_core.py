@@ -33,3 +33,15 @@ def test_package_imports_neither_asyncio_nor_sockets():
     code = "import sys, pxe.gateway; print({'asyncio', 'socket', 'websockets'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_gateway_that_has_grown_wants_the_new_total(bench):
+    b = bench()
+    total = b.gateway.options.shards
+    session = b.ready().ready()["session_id"]
+    b.gateway.reshard(total + 1)
+    assert b.gateway.options.shards == total + 1
+    assert b.gateway.stats().shards[0].session_id == session
+    assert len(b.gateway.stats().shards) == total + 1
+    b.gateway.reshard(total)
+    assert len(b.gateway.stats().shards) == total + 1
