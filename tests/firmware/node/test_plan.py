@@ -80,7 +80,14 @@ def move(total, start, count):
 
 @pytest.mark.parametrize(
     ("ago_ms", "count"),
-    [((), 0), ((1,), 1), ((1, HOUR_MS - 1), 2), ((1, 2, HOUR_MS), 2), ((0, 1, 2), 3)],
+    [
+        ((), 0),
+        ((1,), 1),
+        ((1, HOUR_MS - 1), 2),
+        ((1, 2, HOUR_MS), 2),
+        ((HOUR_MS, HOUR_MS + 1, HOUR_MS + 2), 0),
+        ((0, 1, 2), 3),
+    ],
 )
 def test_moves_of_the_last_hour_are_counted(ago_ms, count):
     prepare()
