@@ -19,8 +19,8 @@ READY_S = 120
 
 @pytest.fixture
 def environ(tmp_path, monkeypatch):
-    """An environment of its own: runtime folder, cache, temporary folder."""
-    for name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR"):
+    """An environment of its own: runtime folder, cache, state, temporary folder."""
+    for name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TMPDIR"):
         folder = tmp_path / name.lower()
         folder.mkdir()
         monkeypatch.setenv(name, str(folder))
