@@ -176,7 +176,8 @@ def test_no_line_holds_a_token_a_session_or_a_payload(rig_of, facts, seed):
         kept = shard.session
         sessions.add(bytes(kept.session_id[: kept.session_id_len]).decode())
         sessions.add(bytes(kept.resume_host[: kept.resume_host_len]).decode())
-        body = rng.choice([{"content": "only-in-a-body"}, None, "only-in-a-body", []])
+        bodies: list[object] = [{"content": "only-in-a-body"}, None, "only-in-a-body", []]
+        body = rng.choice(bodies)
         name = rng.choice(["MESSAGE_CREATE", "only-in-a-name\ncode=x", "RATE_LIMITED", "X" * 70])
         op = rng.choice([0, 0, 0, 1, 7, 9, 12])
         message = {"op": op, "s": shard.sequence + 1, "t": name, "d": body}

@@ -471,7 +471,7 @@ class TestUserId:
         assert c.shard.user_id == 1
 
 
-BODIES = [..., None, True, 5, 1.5, "text", [], [{}]]
+BODIES: list[object] = [..., None, True, 5, 1.5, "text", [], [{}]]
 """What `d` may be without being an object."""
 LIMIT = {"opcode": 8, "retry_after": 5}
 

@@ -84,6 +84,23 @@ def test_settle_session_third_unanswered_resume_ends_it(before, valid):
     assert bool(context.flags & ShardFlag.SEQ_VALID) == bool(valid)
 
 
+@pytest.mark.parametrize(("phase", "kept"), [(Phase.REPLAY, 0), (Phase.NONE, 1), (Phase.IDENT, 1)])
+def test_settle_session_a_refused_resume_alone_costs_it_on_fluxer(phase, kept):
+    shard, context = prepare(
+        {"failure_flags": FailureFlag.RESET_IN_REPLAY, "phase": phase}, session={"valid": 1}
+    )
+    LAB.call(settle_session, shard=shard)
+    assert context.session.valid == kept
+
+
+@pytest.mark.parametrize("valid", [0, 1, 2])
+def test_settle_session_says_so_when_a_session_was_there_to_drop(valid):
+    shard, context = prepare({"failure_flags": FailureFlag.RESET_SESSION}, session={"valid": valid})
+    LAB.call(settle_session, shard=shard)
+    assert context.session.valid == 0
+    assert len([line for line in lines() if "lifecycle.sessionReset" in line]) == (valid == 1)
+
+
 @pytest.mark.parametrize("phase", list(Phase))
 def test_settle_session_drops_only_a_host_that_was_not_reached(phase):
     shard, context = prepare({"phase": phase}, session={"valid": 1, "resume_host_len": 9})

@@ -6,7 +6,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.gateway import GatewayState
-from firmware.layouts.node import CORE
+from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.sessions import SESSIONS
 from firmware.layouts.shard import End, Gap, Phase, ShardFlag, ShardState
@@ -125,6 +125,14 @@ def test_become_ready_clears_what_the_attempt_left(node, present):
         "code=lifecycle.ready durationMs=22 attempt=3 mode=resume shards=2 outageMs=1 "
         "gap=replayed known=0 sequence=0" in node.lines()[0]
     )
+
+
+@pytest.mark.parametrize(("cycles", "away_ms"), [(MS, 1), (0, MS)])
+def test_become_ready_tells_the_outage_as_far_as_the_clock_does(node, cycles, away_ms):
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    node.shards[0].disconnected_at = START - MS
+    call(node, shard_become_ready)
+    assert node.shards[0].outage_ms == away_ms
 
 
 @pytest.mark.parametrize(

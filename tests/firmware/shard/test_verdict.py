@@ -115,10 +115,10 @@ def test_shard_verdict_of_a_fatal_close_has_its_reason(profile, code, stop):
 
 
 def test_shard_verdict_of_a_fatal_anomaly_is_no_close():
-    fields = {"failure": End.PROTOCOL, "failure_flags": FailureFlag.FATAL, "peer_close": 4004}
-    assert verdict(**fields) == Stop.REFUSED
-    fields["failure_flags"] |= FailureFlag.CONFIG
-    assert verdict(**fields) == Stop.CONFIG
+    fields = {"failure": End.PROTOCOL, "peer_close": 4004}
+    assert verdict(**fields, failure_flags=FailureFlag.FATAL) == Stop.REFUSED
+    both = FailureFlag.FATAL | FailureFlag.CONFIG
+    assert verdict(**fields, failure_flags=both) == Stop.CONFIG
 
 
 @pytest.mark.parametrize(

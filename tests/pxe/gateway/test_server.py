@@ -204,9 +204,9 @@ class TestStart:
             async with GatewayServer(options) as server:
                 await server.call(lambda core: core.refuse_upgrades(503, shard=0))
                 async with connect(server.url + QUERY) as client:
-                    urls = [(await identify(client))["resume_gateway_url"]]
+                    urls = [str((await identify(client))["resume_gateway_url"])]
                 async with connect(server.url + QUERY) as client:
-                    urls.append((await identify(client, 1))["resume_gateway_url"])
+                    urls.append(str((await identify(client, 1))["resume_gateway_url"]))
                 with pytest.raises(InvalidStatus):
                     await connect(urls[0] + QUERY)
                 async with connect(urls[1] + QUERY) as client:
