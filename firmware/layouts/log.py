@@ -250,7 +250,10 @@ IDENTIFY_REFUSED = code(
 SHARD_STATE = code(
     "shard.state", Level.INFO, state=names(ShardState), phase=names(Phase), hold=names(Hold)
 )
-SHARD_RETRY = code("shard.reset", Level.DEBUG, reconnects=DEC, sequence=DEC)
+SHARD_RETRY = code(
+    "shard.reset", Level.DEBUG,
+    reconnects=of(ShardContext.reconnects), sequence=of(ShardContext.sequence),
+)  # fmt: skip
 SHARD_NO_CLOCK = code(
     "shard.no_clock", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState)
 )

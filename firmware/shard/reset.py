@@ -20,7 +20,6 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDI,
-    RDX,
     Asm,
     In,
     routine,
@@ -84,7 +83,7 @@ def wipe_transport(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard that starts over")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.sequence, ShardContext.flags, ShardContext.reconnects],
+    reads=[ShardContext.sequence, ShardContext.flags],
     writes=[TlsContext.tcp_ptr],
     calls=[wipe_transport, restore_resume_state, ws_build_request, log_write],
     saves=[R12, R14, R15],
@@ -102,7 +101,5 @@ def reset_shard(a: Asm, shard: ShardContext) -> None:
     a.lea(RAX, shard.tcp.state)
     a.mov(shard.tls.tcp_ptr, RAX)
 
-    a.mov(RDX, shard.reconnects)
-    a.mov(ECX, shard.sequence)
     log(a, SHARD_RETRY, RBX)
     a.ret()

@@ -1,7 +1,7 @@
 """The reset of one shard: seed A's nine items."""
 
 from emulator.effects import World, model
-from emulator.models.log import log_write
+from emulator.models.log import log
 from emulator.models.shard.resume import restore_resume_state
 from emulator.models.websocket.request import ws_build_request
 from firmware.layouts.log import SHARD_RETRY
@@ -33,4 +33,4 @@ def reset_shard(w: World, shard: int) -> None:
     restore_resume_state(w, shard, sequence, flags)
     ws_build_request(w, shard)
     context.tls.tcp_ptr = context.tcp.address_
-    log_write(w, shard, SHARD_RETRY, context.reconnects, context.sequence, 0, 0)
+    log(w, SHARD_RETRY, shard)

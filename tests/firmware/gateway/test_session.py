@@ -615,6 +615,23 @@ class TestOpcodes:
         failed_with(c, layout.SESSION_INVALID, end=End.INVALID_SESSION, flags=flags, close=close)
         assert c.shard.last_error & 1 == (data is True)
 
+    @pytest.mark.parametrize(
+        ("before", "profile", "kept"),
+        [
+            (0, ProfileId.DISCORD, 1),
+            (1, ProfileId.DISCORD, 1),
+            (2, ProfileId.DISCORD, 0),
+            (255, ProfileId.DISCORD, 0),
+            (0, ProfileId.FLUXER, 0),
+        ],
+    )
+    def test_op_9_true_keeps_the_session_twice_in_a_row_on_discord(self, before, profile, kept):
+        c = ready()
+        c.shard.resumable_invalid, c.shard.profile = before, profile
+        c.receive({"op": 9, "d": True})
+        assert c.shard.resumable_invalid == before + kept
+        assert c.shard.failure_flags == (0 if kept else FailureFlag.RESET_SESSION)
+
     def test_nothing_counts_after_the_first_failure(self):
         c = ready()
         c.receive({"op": 7}, {"op": 0, "s": 99, "t": "X"}, {"op": 9, "d": False})

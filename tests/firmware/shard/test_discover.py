@@ -130,6 +130,15 @@ def test_the_dial_goes_where_discovery_pointed(node):
     assert (context.phase, context.tcp.remote_port) == (Phase.TCP, 9090)
 
 
+def test_the_dial_waits_while_the_question_is_open(node):
+    node.call(shard_dial)
+    context = node.shards[0]
+    assert (context.phase, node.found.state) == (Phase.RESOLVE, S.CONNECT)
+    node.call(shard_dial, 1)
+    assert node.shards[1].phase == Phase.RESOLVE
+    assert len(node.bench.sent()) == 1
+
+
 def test_a_shard_whose_key_is_taken_waits_and_spends_no_budget(node):
     document = DOCUMENT | {"session_start_limit": {"max_concurrency": 1}}
     node.permits.max_concurrency = 2
