@@ -23,7 +23,7 @@ class Heard(Running):
 
 def test_a_listener_hears_every_dispatch_over_a_resume(environ):
     with Running("--shards", str(SHARDS), "--direct", "--load", "8") as run:
-        run.wait("code=shard.ready", count=SHARDS)
+        run.wait("code=lifecycle.ready", count=SHARDS)
         with Heard("--json", "--lease", "3") as heard:
             heard.wait('"type":', count=30)
             assert cli("lease", "expire").returncode == 0
