@@ -263,7 +263,12 @@ def shard_become_ready(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in STARTING")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.phase, WebSocketContext.state, GatewayContext.state],
+    reads=[
+        ShardContext.phase,
+        ShardContext.flags,
+        WebSocketContext.state,
+        GatewayContext.state,
+    ],
     writes=[ShardContext.phase, ShardContext.identifies, ShardContext.resumes],
     calls=[allowance_count, permit_release, shard_become_ready],
     source="firmware/docs/lifecycle.md#phases",
@@ -284,10 +289,18 @@ def shard_follow(a: Asm, shard: ShardContext) -> None:
     with a.block() as later:
         a.cmp(shard.phase, Phase.HELLO)
         a.leave(NE, later)
-        a.cmp(shard.gateway.state, GatewayState.WAIT_RESUMED)
-        with a.if_(Z):
+        # READY or RESUMED may have come with Hello; what was answered is known all the same.
+        a.mov(EAX, shard.gateway.state)
+        a.cmp(EAX, GatewayState.READY)
+        with a.if_(E):
+            a.mov(EAX, GatewayState.WAIT_READY)
+            a.test(shard.flags, ShardFlag.RESUMED)
+            with a.if_(NZ):
+                a.mov(EAX, GatewayState.WAIT_RESUMED)
+        a.cmp(EAX, GatewayState.WAIT_RESUMED)
+        with a.if_(E):
             a.mov(shard.phase, Phase.REPLAY)
-        a.cmp(shard.gateway.state, GatewayState.WAIT_READY)
+        a.cmp(EAX, GatewayState.WAIT_READY)
         a.leave(NE, later)
         a.inc(shard.identifies)
         a.mov(shard.phase, Phase.IDENT)

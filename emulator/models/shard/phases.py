@@ -111,9 +111,13 @@ def shard_follow(w: World, shard: int) -> None:
     upgraded = context.websocket.state in (WsState.OPEN, WsState.CLOSING, WsState.CLOSED)
     if context.phase == Phase.WS and upgraded:
         context.phase = Phase.HELLO
-    if context.phase == Phase.HELLO and context.gateway.state == GatewayState.WAIT_RESUMED:
+    awaited = context.gateway.state
+    if awaited == GatewayState.READY:
+        resumed = context.flags & ShardFlag.RESUMED
+        awaited = GatewayState.WAIT_RESUMED if resumed else GatewayState.WAIT_READY
+    if context.phase == Phase.HELLO and awaited == GatewayState.WAIT_RESUMED:
         context.phase = Phase.REPLAY
-    elif context.phase == Phase.HELLO and context.gateway.state == GatewayState.WAIT_READY:
+    elif context.phase == Phase.HELLO and awaited == GatewayState.WAIT_READY:
         context.identifies += 1
         context.phase = Phase.IDENT
         allowance_count(w)

@@ -254,3 +254,25 @@ def test_a_bad_upgrade_response_costs_the_attempt(rig_of, fixed, name):
     assert rig.states == [S.BACKOFF, S.BACKOFF]
     policy.response = None
     rig.until_ready(20)
+
+
+def test_a_ready_that_comes_with_hello_holds_no_permit(rig_of, facts):
+    rig = rig_of(1, facts(shards=2, max_concurrency=1))
+    core, liars = rig.gateway.shared, []
+    honest = core.open
+    user = {"v": 10, "user": {"id": "1"}, "guilds": [], "session_id": "early", "shard": [0, 2]}
+
+    def lie_once(peer):
+        if liars:
+            honest(peer)
+            return
+        liars.append(peer)
+        with peer.tcp.corked():
+            peer.send(json.dumps({"op": 10, "d": {"heartbeat_interval": 41_250}}))
+            peer.send(json.dumps({"op": 0, "s": 1, "t": "READY", "d": user}))
+
+    core.open = lie_once
+    rig.run(20)
+    # Its Identify was sent and is counted; the other shard of its key gets its turn.
+    assert rig.all_ready()
+    assert [row.identifies for row in rig.invariants.rows] == [1, 1]

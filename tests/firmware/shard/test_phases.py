@@ -99,6 +99,16 @@ def test_advance_hello_goes_where_the_answer_went(node, gateway, phase, identifi
     assert busy == (START + 5000 * MS if identifies else 0)
 
 
+@pytest.mark.parametrize(("flags", "counts"), [(0, (1, 0)), (ShardFlag.RESUMED, (0, 1))])
+def test_advance_ready_that_came_with_hello_gives_the_permit_back(node, flags, counts):
+    LAB.g(PERMITS).keys[0].owner = 0 if flags else 1
+    node.shards[0].flags = flags
+    context = advance(node, Phase.HELLO, gateway=GatewayState.READY)
+    assert context.state == ShardState.READY
+    assert (context.identifies, context.resumes) == counts
+    assert LAB.g(PERMITS).keys[0].owner == 0
+
+
 @pytest.mark.parametrize(("phase", "resumes"), [(Phase.IDENT, 0), (Phase.REPLAY, 1)])
 def test_advance_ready_counts_a_resume(node, phase, resumes):
     context = advance(node, phase, gateway=GatewayState.READY)
