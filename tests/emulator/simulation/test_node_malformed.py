@@ -258,7 +258,8 @@ def test_a_bad_upgrade_response_costs_the_attempt(rig_of, fixed, name):
 
 def test_a_ready_that_comes_with_hello_holds_no_permit(rig_of, facts):
     rig = rig_of(1, facts(shards=2, max_concurrency=1))
-    core, liars = rig.gateway.shared, []
+    liars: list[object] = []
+    core = rig.gateway.shared
     honest = core.open
     user = {"v": 10, "user": {"id": "1"}, "guilds": [], "session_id": "early", "shard": [0, 2]}
 
