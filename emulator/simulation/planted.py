@@ -184,8 +184,10 @@ def hunt(bug: Bug, seeds: int = SEEDS) -> Found:
 def run_until_found(seeds: int) -> tuple[int, str]:
     """Run seeds of this tree until one fails; return how many it took and what it said."""
     from emulator.simulation.campaign import run_seed  # noqa: PLC0415 - of the copy that is hunted
+    from emulator.simulation.node import node_image  # noqa: PLC0415
     from emulator.simulation.storm import storm  # noqa: PLC0415
 
+    node_image()  # a bug that does not build is a bad patch, and not found by any seed
     for seed in range(seeds):
         error = run_seed(storm, seed, most_reruns=0).error
         if error:

@@ -47,6 +47,14 @@ def test_a_planted_bug_is_found():
     assert "stored to" in found.by
 
 
+def test_a_bug_that_does_not_build_counts_as_no_find():
+    hunk = Hunk(
+        "firmware/shard/backoff.py", "    a.imul(cycles, RECON", "    a.imul(NOWHERE, RECON"
+    )
+    with pytest.raises(RuntimeError, match="broken: the simulation could not run"):
+        hunt(Bug("broken", "it does not build", (hunk,)), seeds=1)
+
+
 PATCH = """what is wrong
 --- a/one.py
 +++ b/one.py
