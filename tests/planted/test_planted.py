@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -34,6 +37,10 @@ def plant(bug, root):
 def test_a_planted_bug_changes_the_sources_of_today(bug, tmp_path):
     for path, text in plant(bug, tmp_path).items():
         assert text != (ROOT / path).read_text()
+    # Names that an edit of the imports took away: the bug would not build.
+    lint = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(tmp_path)]
+    told = subprocess.run(lint, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout
 
 
 def test_there_are_at_least_fifteen_and_each_says_what_is_wrong():
