@@ -78,6 +78,7 @@ class Ledger:
         self._rig = rig
         self._base = base
         self.records: dict[Key, Record] = {}
+        self._address = bytes(4)
         self.known: list[int | None] = []
         self._session: list[str] = []
         self.handed_on = 0
@@ -171,8 +172,15 @@ class Ledger:
         if known is None or row.sequence > known:
             raise LedgerError(f"{where}: {row.sequence} is kept, but {known} was handed on last")
 
+    def _own_ip(self) -> bytes:
+        """Return the node's address, or its last one: a lease may end in the turn that is judged."""
+        address = self._node.own_ip()
+        if any(address):
+            self._address = address
+        return self._address
+
     def _key_of(self, row: ShardRow) -> Key:
-        return (self._node.own_ip(), row.tcp_local_port, row.tcp_remote_ip.to_bytes(4, "little"))
+        return (self._own_ip(), row.tcp_local_port, row.tcp_remote_ip.to_bytes(4, "little"))
 
     def _handed_on(self, engine: uc.Uc, _address: int, _size: int, _data: object) -> None:
         node = self._node
@@ -185,7 +193,7 @@ class Ledger:
         kept = min(length, JsonParser.t.size)
         name = read(parser + JsonParser.t.offset, kept)
         view = node.shard(slot).tcp
-        key = (node.own_ip(), view.local_port, int(view.remote_ip).to_bytes(4, "little"))
+        key = (self._own_ip(), view.local_port, int(view.remote_ip).to_bytes(4, "little"))
         record = self.records.get(key)
         where = f"slot {slot}, rule 'order of dispatches': {name.decode()} with s={sequence}"
         if record is None or record.taken == len(record.sent):

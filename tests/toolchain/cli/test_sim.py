@@ -125,3 +125,9 @@ def test_two_processes_run_real_seeds():
     result = run("--seeds", "2", "--jobs", "2", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["seeds"] == 2
+
+
+def test_an_address_that_ends_in_the_turn_of_a_heartbeat_accuses_nobody():
+    # The clock jumps past the DHCP lease; the beat of that turn was written for the old address.
+    result = run("--seed", "95", "--plan", "at 49782709858ns jump-clock node 90000")
+    assert result.exit_code == 0, result.output
