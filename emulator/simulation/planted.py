@@ -19,6 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import click
@@ -37,6 +38,10 @@ TIMEOUT_S = 1800
 
 class PatchError(ValueError):
     """A patch that does not fit; the text names patch, file and hunk."""
+
+
+_ONE_AT_A_TIME = Lock()
+"""Around a run in this process; the hunts have processes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,26 @@ def hunt(bug: Bug, seeds: int = SEEDS) -> Found:
     if done.returncode:
         raise RuntimeError(f"{bug.name}: the simulation could not run:\n{done.stderr}")
     answer = json.loads(done.stdout)
+    if answer["seeds"]:
+        _accuse(bug, answer["seeds"] - 1)
     return Found(bug, answer["seeds"], answer["by"], time.monotonic() - started)
+
+
+def _accuse(bug: Bug, seed: int) -> None:
+    """Make sure that it was the bug: the seed has to pass without it.
+
+    Raises:
+        RuntimeError: It fails in the sources of today too.
+    """
+    from emulator.simulation.campaign import run_seed  # noqa: PLC0415 - --help needs no emulator
+    from emulator.simulation.storm import storm  # noqa: PLC0415
+
+    with _ONE_AT_A_TIME:
+        error = run_seed(storm, seed, most_reruns=0).error
+    if error:
+        raise RuntimeError(
+            f"{bug.name}: seed {seed} fails without the bug too ({error}). Mend that first"
+        )
 
 
 def run_until_found(seeds: int) -> tuple[int, str]:

@@ -8,6 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from emulator.simulation import storm as storm_module
 from emulator.simulation.planted import (
     FOLDER,
     ROOT,
@@ -52,6 +53,15 @@ def test_a_planted_bug_is_found():
     found = hunt(bugs(("reset-wipes-the-neighbour",))[0], seeds=20)
     assert 1 <= found.seeds <= 20
     assert "stored to" in found.by
+
+
+def test_a_seed_that_fails_anyway_accuses_no_bug(monkeypatch):
+    def fails(trial):
+        raise AssertionError(f"seed {trial.seed}")
+
+    monkeypatch.setattr(storm_module, "storm", fails)
+    with pytest.raises(RuntimeError, match=r"seed 0 fails without the bug too \(.*Mend that first"):
+        hunt(bugs(("reset-wipes-the-neighbour",))[0], seeds=1)
 
 
 def test_a_bug_that_does_not_build_counts_as_no_find():
