@@ -131,7 +131,10 @@ def _changed(
 
 
 def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
-    """A backoff counts once, is dated, and waits what it says, never less than it has to."""
+    """A backoff counts once, is dated, waits what it says and has to, and ends no earlier."""
+    early = old.state == S.BACKOFF and new.state == S.STARTING
+    if early and old.reconnect_deadline > turn.now:
+        return f"a retry at {turn.now}, which was due at {old.reconnect_deadline}"
     entered = new.state == S.BACKOFF and old.state != S.BACKOFF
     if new.reconnects - old.reconnects != int(entered):
         return f"reconnects grew by {new.reconnects - old.reconnects} on entering={entered}"

@@ -71,7 +71,8 @@ def test_a_row_is_read_from_the_firmware_s_own_layout():
 @pytest.mark.parametrize("new", list(S))
 def test_only_the_listed_transitions_pass(old, new):
     reconnects = {"reconnects": 1} if new == S.BACKOFF and old != new else {"reconnects": 0}
-    before, after = row(old, reconnects=0), row(new, **reconnects)
+    due = {"reconnect_deadline": NOW} if old == S.BACKOFF else {}
+    before, after = row(old, reconnects=0, **due), row(new, **reconnects)
     legal = new == old or new in TRANSITIONS[old]
     assert broken(before, after) == (set() if legal else {"legal transition"})
 
@@ -186,7 +187,8 @@ def test_a_minute_of_health_clears_the_step_and_less_does_not():
 
 def test_a_reset_keeps_sequence_and_session_id():
     fields = {"flags": ShardFlag.SEQ_VALID, "session_valid": 1, "sequence": 7}
-    old, new = row(S.BACKOFF, reconnects=0, **fields), row(S.STARTING, **fields)
+    due = {"reconnect_deadline": NOW, "reconnects": 0}
+    old, new = row(S.BACKOFF, **due, **fields), row(S.STARTING, **fields)
     assert broken(old, new) == set()
     assert broken(old, replace(new, sequence=6)) >= {"reset keeps the session"}
     assert broken(old, replace(new, session_id=b"other")) >= {"reset keeps the session"}
@@ -244,3 +246,9 @@ def test_without_a_clock_a_backoff_has_no_deadline_and_no_delay():
     assert "backoff" in broken(ready, undated)
     assert "every wait has a deadline" in broken(ready, undated)
     assert "backoff" in broken(ready, row(S.BACKOFF, evidence_delay_ms=5000), turn)
+
+
+def test_a_retry_comes_no_earlier_than_its_deadline():
+    waiting, started = row(S.BACKOFF, reconnect_deadline=NOW), row(S.STARTING, reconnects=1)
+    assert broken(waiting, started) == set()
+    assert broken(replace(waiting, reconnect_deadline=NOW + 1), started) == {"backoff"}
