@@ -54,6 +54,7 @@ class SavedSession(Struct):
     connected = u32(0x14, "1 = the connection was READY; the sequence is what was handed on")
     identifies = u32(0x18, "ShardContext.identifies when it was kept")
     saved_at = u64(0x20, "date when the connection ended; Unix seconds; counts with connected 0")
+    beats = u32(0x28, "GatewayContext.beats when its sequence was kept")
     snapshot = nested(0x30, SessionSnapshot, "the session, and whose it is")
 
 

@@ -77,6 +77,7 @@ def _seal(a: Asm, row: SavedSession) -> None:
         ShardContext.sequence,
         ShardContext.identifies,
         GatewayContext.seq_acked,
+        GatewayContext.beats,
         Session,
         SavedSession,
         SessionSnapshot.session,
@@ -91,7 +92,7 @@ def _seal(a: Asm, row: SavedSession) -> None:
     source="firmware/docs/lifecycle.md#sessions-over-a-reset",
 )
 def survive_shard(a: Asm, shard: ShardContext) -> None:
-    """Keep the session as it is now; a sequence that grew is kept once a second."""
+    """Keep the session as it is now; a sequence that grew is kept once a second and at a heartbeat."""
     done, whole, dated, date, grown, noted = map(
         a.label, ("done", "whole", "dated", "date", "grown", "noted")
     )
@@ -127,6 +128,10 @@ def survive_shard(a: Asm, shard: ShardContext) -> None:
             a.j(NE, whole)
         a.cmp(sequence, row.snapshot.sequence)
         a.j(E, done)
+        # What a heartbeat names the service may forget, so no Resume may ask for it (E38).
+        a.mov(EAX, shard.gateway.beats)
+        a.cmp(EAX, row.beats)
+        a.j(NE, grown)
         a.mov(RAX, core.now)
         a.cmp(RAX, row.note_at)
         a.j(B, done)
@@ -156,6 +161,8 @@ def survive_shard(a: Asm, shard: ShardContext) -> None:
     a.place(grown)
     a.mov(row.snapshot.sequence, sequence)
     a.place(noted)
+    a.mov(EAX, shard.gateway.beats)
+    a.mov(row.beats, EAX)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, NOTE_MS)
     a.add(RAX, core.now)
     a.mov(row.note_at, RAX)

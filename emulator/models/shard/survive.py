@@ -29,7 +29,7 @@ def _sum(w: World, row: Any) -> int:  # noqa: ANN401 - a view by field
 
 @model
 def survive_shard(w: World, shard: int) -> None:
-    """Anything but the sequence is kept at once; what cannot be resumed is forgotten."""
+    """Anything but the sequence is kept at once, the sequence too when a heartbeat has named it."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     row = _row(w, context)
     if row is None:
@@ -46,7 +46,8 @@ def survive_shard(w: World, shard: int) -> None:
         and (row.identifies, row.connected) == (context.identifies, connected)
         and row.snapshot.session[0:head] == w.read(session, head)
     )
-    if same and (row.snapshot.sequence == sequence or now < row.note_at):
+    beaten = row.beats != context.gateway.beats
+    if same and (row.snapshot.sequence == sequence or (now < row.note_at and not beaten)):
         return
     if same:
         row.snapshot.sequence = sequence
@@ -55,6 +56,7 @@ def survive_shard(w: World, shard: int) -> None:
             row.saved_at = date_now(w)
         row.identifies, row.connected, row.valid = context.identifies, connected, 1
         snapshot_take(w, shard, row.snapshot.address_, sequence)
+    row.beats = context.gateway.beats
     row.note_at = (now + w.g(CLOCK).tsc_cycles_per_ms * NOTE_MS) % 2**64
     row.sum = _sum(w, row)
 

@@ -83,6 +83,15 @@ def test_a_sequence_that_grows_is_kept_once_a_second():
     assert keep(shard, at_s=1.5).snapshot.sequence == 80
 
 
+def test_a_sequence_that_a_heartbeat_named_is_kept_at_once():
+    shard = prepare()
+    keep(shard)
+    shard.gateway.seq_acked, shard.gateway.beats = 80, 1
+    assert keep(shard, at_s=0.1).snapshot.sequence == 80
+    shard.gateway.seq_acked = 81
+    assert keep(shard, at_s=0.2).snapshot.sequence == 80
+
+
 def test_the_date_is_that_of_the_connections_end():
     shard = prepare()
     keep(shard)

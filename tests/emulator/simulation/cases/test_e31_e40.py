@@ -210,7 +210,7 @@ def test_e38_a_sequence_older_than_what_was_acknowledged(case_of, profile):
     case.run(2)
     for _ in range(5):
         case.act(lambda core: core.dispatch(0, "X", {}))
-    # A beat tells the service of all of them; what is kept over the reset is older.
+    # The service forgets more than a beat has told it; what is kept over the reset is older.
     (session,) = case.core.roster.of_shard(0)
     if not case.discord:
         session.acknowledge(session.sequence)
@@ -223,6 +223,22 @@ def test_e38_a_sequence_older_than_what_was_acknowledged(case_of, profile):
         record = case.failed("closed", close=4007, then="identify")
         assert record.stage == "replay"
         assert case.handshakes == [[2], [6], [2]]
+
+
+def test_e38_what_a_beat_has_named_is_kept(case_of, profile):
+    case = case_of(profile, noticed=True)
+    case.run(2)
+    # The sequence of the first is kept, and no other for a second, but for the beat.
+    for _ in range(2):
+        case.act(lambda core: core.dispatch(0, "X", {}))
+        case.run(0.1)
+    case.say({"op": 1, "d": None})
+    case.run(0.1)
+    (session,) = case.core.roster.of_shard(0)
+    assert case.discord or session.acknowledged == session.sequence
+    case.rig.warm_reset(after_s=4)
+    case.until_ready()
+    assert case.handshakes == [[2], [6]]
 
 
 def test_e38_a_saved_session_older_than_what_was_acknowledged(case_of, profile):
