@@ -13,6 +13,7 @@ test enforces that.
 | crypto | SHA-1 for the WebSocket accept key, SHA-256 and HMAC for commands, the ChaCha20 DRBG |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
+| x509 | certificates: what they say, whether a chain leads to an anchor; knows no connection |
 | tls | pass-through until the TLS issue |
 | events | dispatches and notices for whoever subscribed to them |
 | json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
@@ -25,5 +26,5 @@ test enforces that.
 
 LAYERS = (
     "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "nic", "crypto", "net",
-    "tcp", "tls", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
+    "tcp", "x509", "tls", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
 )  # fmt: skip
