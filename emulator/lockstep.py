@@ -30,7 +30,7 @@ from toolchain.asm.registers import Xmm
 if TYPE_CHECKING:
     from toolchain.asm.routine import Routine
 
-__all__ = ["STATISTICS", "Lockstep", "Mismatch", "Recorded", "Result", "Statistics"]
+__all__ = ["STATISTICS", "Lockstep", "Mismatch", "Recorded", "Result", "Statistics", "registers_of"]
 
 _JUNK = 0x5EED_0BAD_CAFE_0000
 _VECTOR_JUNK = 0x0BAD_5EED_0BAD_5EED_CAFE_BABE_DEAD_BEEF
@@ -97,6 +97,31 @@ class Recorder(Protocol):
         """Take the call that ended well."""
 
 
+def registers_of(machine: Machine, routine: Routine, inputs: dict[str, int]) -> dict[str, int]:
+    """Return the general registers for a call, junk where no input says more; set the vectors.
+
+    Args:
+        machine: Whose vector registers are set.
+        routine: What will be called.
+        inputs: The inputs by name; XMM values as 128-bit integers.
+    """
+    if set(inputs) != set(routine.parameters):
+        raise TypeError(f"{routine.name} takes {routine.parameters}, got {tuple(inputs)}")
+    registers = {name: _JUNK + n for n, name in enumerate(GPR)}
+    vectors = [_VECTOR_JUNK + n for n in range(16)]
+    for i, name in zip(routine.contract.inputs, routine.parameters, strict=True):
+        if isinstance(i.reg, Xmm):
+            vectors[int(i.reg.name[3:])] = inputs[name]
+            continue
+        bits = width(i.reg)
+        low = inputs[name] & ((1 << bits) - 1)
+        # A narrow input says nothing of the rest of its register: fill it with junk.
+        registers[i.reg.full] = registers[i.reg.full] >> bits << bits | low
+    for number, value in enumerate(vectors):
+        machine.engine.reg_write(ux.UC_X86_REG_XMM0 + number, value)
+    return registers
+
+
 class Lockstep:
     """Runs routines of one machine against their models.
 
@@ -152,7 +177,7 @@ class Lockstep:
         self._before = {} if native else None
         if self.recorder is not None:
             self.recorder.begin(machine)
-        self._run(routine, self._registers(routine, inputs), world)
+        self._run(routine, registers_of(machine, routine, inputs), world)
         world._answers = deque(machine.environment.answers)
         wanted(world, **inputs)
         comparison = Comparison(machine, routine, self._trace)
@@ -169,23 +194,6 @@ class Lockstep:
         return result
 
     # -- running ----------------------------------------------------------------------------------
-    def _registers(self, routine: Routine, inputs: dict[str, int]) -> dict[str, int]:
-        if set(inputs) != set(routine.parameters):
-            raise TypeError(f"{routine.name} takes {routine.parameters}, got {tuple(inputs)}")
-        registers = {name: _JUNK + n for n, name in enumerate(GPR)}
-        vectors = [_VECTOR_JUNK + n for n in range(16)]
-        for i, name in zip(routine.contract.inputs, routine.parameters, strict=True):
-            if isinstance(i.reg, Xmm):
-                vectors[int(i.reg.name[3:])] = inputs[name]
-                continue
-            bits = width(i.reg)
-            low = inputs[name] & ((1 << bits) - 1)
-            # A narrow input says nothing of the rest of its register: fill it with junk.
-            registers[i.reg.full] = registers[i.reg.full] >> bits << bits | low
-        for number, value in enumerate(vectors):
-            self.machine.engine.reg_write(ux.UC_X86_REG_XMM0 + number, value)
-        return registers
-
     def _run(self, routine: Routine, registers: dict[str, int], world: World) -> None:
         machine, statistics = self.machine, self.statistics
         self._trace.clear()

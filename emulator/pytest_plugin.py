@@ -58,12 +58,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish() -> None:
     """Save what this process saw."""
+    from emulator.constant_time import FIGURES as TRACED  # noqa: PLC0415
     from emulator.coverage import process_coverage  # noqa: PLC0415 - after the tests' own imports
     from emulator.lockstep import STATISTICS  # noqa: PLC0415
     from emulator.native_judge import FIGURES  # noqa: PLC0415
 
     folder = Path(os.environ["SHARDFW_CHECK_DIR"])
     process_coverage().save(folder / f"{os.getpid()}.coverage.json")
-    for name, figures in (("statistics", STATISTICS), ("native", FIGURES)):
+    for name, figures in (("statistics", STATISTICS), ("native", FIGURES), ("traces", TRACED)):
         path = folder / f"{os.getpid()}.{name}.json"
         path.write_text(json.dumps(asdict(figures)), encoding="utf-8")

@@ -170,6 +170,7 @@ def _header(routine: Routine, image: Image | None) -> list[str]:
         ("reads", ", ".join(map(repr, c.reads))),
         ("writes", ", ".join(map(repr, c.writes))),
         ("calls", ", ".join(r.name for r in (*c.calls, *c.indirect()))),
+        ("secret", ", ".join(map(repr, c.secret))),
     ):
         if text:
             rows.append((title, text))

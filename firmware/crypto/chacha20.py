@@ -54,6 +54,7 @@ def _quarter_rounds(a: Asm) -> None:
     clobbers=[EAX, *ROWS, *START, WORK],
     reads=[BUFFER_IN],
     writes=[BUFFER_OUT],
+    secret=[BUFFER_IN, BUFFER_OUT],
     source="RFC 8439 2.3",
 )
 def chacha20_block(a: Asm, matrix: Reg64, out: Reg64) -> None:

@@ -61,6 +61,7 @@ RDRAND_TRIES = 10
     writes=[Drbg],
     calls=[chacha20_block],
     saves=[R12, R13],
+    secret=[Drbg.key, Drbg.pool],
     source="decision 29; RFC 8439 2.3",
 )
 def drbg_refill(a: Asm) -> None:
@@ -98,6 +99,7 @@ def drbg_refill(a: Asm) -> None:
     reads=[Drbg.available, Drbg.pool],
     writes=[Drbg.available, Drbg.pool],
     calls=[drbg_refill],
+    secret=[RAX, Drbg.pool],
     source="decision 29",
 )
 def drbg_u64(a: Asm) -> None:
@@ -124,6 +126,7 @@ def drbg_u64(a: Asm) -> None:
     writes=[Drbg.available, Drbg.pool, BUFFER_OUT],
     calls=[drbg_refill],
     saves=[RBX, R12],
+    secret=[Drbg.pool, BUFFER_OUT],
     source="decision 29",
 )
 def drbg_bytes(a: Asm, out: Reg64, length: Reg32) -> None:
@@ -219,6 +222,7 @@ ENTROPY_SOURCES = Table(
     reads=[Drbg.seed],
     writes=[Drbg.key, Drbg.seed],
     calls=[drbg_refill],
+    secret=[Drbg.key, Drbg.seed],
     source="decision 29",
 )
 def drbg_mix(a: Asm) -> None:

@@ -48,6 +48,7 @@ INNER_PAD, OUTER_PAD = 0x3636_3636_3636_3636, 0x5C5C_5C5C_5C5C_5C5C
     writes=[Hmac.pad],
     calls=[sha256_start, sha256_compress, sha256_finish],
     saves=[RBX, R12, R13],
+    secret=[Hmac.pad, BUFFER_IN],
     source="RFC 2104 2",
 )
 def hmac_sha256(a: Asm, key: Reg64, message: Reg64, length: Reg32, tag: Reg64) -> None:
@@ -85,6 +86,7 @@ def hmac_sha256(a: Asm, key: Reg64, message: Reg64, length: Reg32, tag: Reg64) -
     outputs=[Out(CF, "1 = they differ")],
     clobbers=[RAX, RCX],
     reads=[BUFFER_IN],
+    secret=[BUFFER_IN],
     source="RFC 2104 2; firmware/docs/control.md#tags",
 )
 def tag_differs(a: Asm, left: Reg64, right: Reg64) -> None:

@@ -90,6 +90,7 @@ def _small(a: Asm, back: int, first: int, second: int, shift: int) -> None:
     writes=[Sha256.state, Sha256.length],
     saves=[RBX, RBP, R12, R13],
     stack=4 * SHA256_ROUNDS,
+    secret=[Sha256.state, BUFFER_IN],
     source="FIPS 180-4 6.2.2",
 )
 def sha256_compress(a: Asm, block: Reg64) -> None:
@@ -178,6 +179,7 @@ def sha256_start(a: Asm) -> None:
     writes=[Sha256.tail, BUFFER_OUT],
     calls=[sha256_compress],
     saves=[R12, R13, R14],
+    secret=[Sha256.state, Sha256.tail, BUFFER_IN, BUFFER_OUT],
     source="FIPS 180-4 5.1.1 and 6.2.2",
 )
 def sha256_finish(a: Asm, message: Reg64, length: Reg32, digest: Reg64) -> None:

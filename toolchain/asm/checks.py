@@ -6,7 +6,7 @@ one routine per message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolchain.asm.assembler import STACK, TERMINATORS, Label, Line
 from toolchain.asm.errors import AsmError
@@ -24,6 +24,7 @@ from toolchain.asm.flow import (
     routine_reads,
 )
 from toolchain.asm.registers import Convention
+from toolchain.asm.secrecy import check_secrets, is_listed
 from toolchain.asm.unjudged import unicorn_defect
 
 if TYPE_CHECKING:
@@ -100,12 +101,13 @@ def check(routine: Routine, lines: list[Line]) -> None:
     flow = Flow(routine, lines)
     reached = _check_reachable(flow)
     _check_judged(flow)
-    _check_stack(flow, reached)
+    depth = _check_stack(flow)
     _check_calls(flow)
     _check_clobbers(flow)
     _check_footprint(flow)
     _check_set_before_read(flow, reached)
     _check_results_used(flow)
+    check_secrets(flow, depth)
 
 
 def _check_reachable(flow: Flow) -> list[int]:
@@ -136,7 +138,8 @@ def _check_judged(flow: Flow) -> None:
             )
 
 
-def _check_stack(flow: Flow, reached: list[int]) -> None:
+def _check_stack(flow: Flow) -> dict[int, int]:
+    """Return RSP relative to the entry before each line, in bytes."""
     depth: dict[int, int] = {0: 0}
     work = [0]
     while work:
@@ -159,6 +162,7 @@ def _check_stack(flow: Flow, reached: list[int]) -> None:
                     f"stack depth is {-depth[m]} or {-after} bytes here, depending on the path",
                     "push and pop the same on every path",
                 )
+    return depth
 
 
 def _check_alignment(flow: Flow, line: Line, depth: int) -> None:
@@ -266,11 +270,6 @@ def _only_epilogue(flow: Flow, saved: int) -> int:
     return saved & ~changed
 
 
-def _listed(ref: Any, listed: tuple[Any, ...]) -> bool:  # noqa: ANN401 - field, region, global
-    owner = getattr(ref, "owner", None)
-    return any(ref is item or owner is item or getattr(item, "item", 0) is owner for item in listed)
-
-
 def _check_footprint(flow: Flow) -> None:
     c = flow.routine.contract
     used: set[int] = set()
@@ -278,10 +277,10 @@ def _check_footprint(flow: Flow) -> None:
         for verb, operands, listed in (("reads", e.loads, c.reads), ("writes", e.stores, c.writes)):
             for op in operands:
                 if op.ref is STACK or (
-                    verb == "reads" and op in e.stores and _listed(op.ref, c.writes)
+                    verb == "reads" and op in e.stores and is_listed(op.ref, c.writes)
                 ):
                     continue  # a read-modify-write is listed once, as a write
-                if not _listed(op.ref, listed):
+                if not is_listed(op.ref, listed):
                     raise flow.error(
                         line,
                         f"{verb} {op.ref!r}, which the contract does not list",

@@ -60,7 +60,7 @@ class Contract:
     bits: int = 64
     section: str = ".text"
     noreturn: bool = False
-    secret: bool = False
+    secret: tuple[Any, ...] = ()
     ordered: tuple[Any, ...] = ()
     align: int = 1
     aligned: bool = False
@@ -144,7 +144,7 @@ def routine(
     bits: int = 64,
     section: str = ".text",
     noreturn: bool = False,
-    secret: bool = False,
+    secret: Sequence[Any] = (),
     ordered: Sequence[Any] = (),
     align: int = 1,
     aligned: bool = False,
@@ -166,7 +166,8 @@ def routine(
         bits: 16, 32 or 64.
         section: Where the code lies.
         noreturn: The routine never returns.
-        secret: The constant-time checks apply.
+        secret: What it keeps secret: registers that carry it in or out, fields, regions. It decides
+            no branch, address or division, and no time; a flag among the outputs tells a verdict.
         ordered: Fields whose writes are compared in order.
         align: Bytes, a power of two.
         aligned: RSP + 8 must be a multiple of 16 at the entry (System V), so that locals may hold
@@ -200,7 +201,7 @@ def routine(
             bits=bits,
             section=section,
             noreturn=noreturn,
-            secret=secret,
+            secret=tuple(secret),
             ordered=tuple(ordered),
             align=align,
             aligned=aligned,

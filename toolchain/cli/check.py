@@ -257,7 +257,8 @@ def _report(images: Sequence[Image], chosen: Sequence[Routine], folder: Path) ->
     if chosen:
         rows = [row for row in rows if row.routine in chosen]
     figures = _statistics(folder), _native(folder)
-    return Report(rows, *figures, _speeds(), {}, restricted=bool(chosen))
+    traced = _traced(folder)
+    return Report(rows, *figures, _speeds(), {}, restricted=bool(chosen), traced=traced)
 
 
 def _statistics(folder: Path) -> Statistics:
@@ -280,6 +281,15 @@ def _native(folder: Path) -> Figures:
             total.judged[name] = total.judged.get(name, 0) + count
         total.left |= found["left"]
     total.left = {n: why for n, why in sorted(total.left.items()) if n not in total.judged}
+    return total
+
+
+def _traced(folder: Path) -> dict[str, int]:
+    """Return how many traces were compared for each routine that keeps a secret."""
+    total: dict[str, int] = {}
+    for path in sorted(folder.glob("*.traces.json")):
+        for name, count in json.loads(path.read_text(encoding="utf-8"))["judged"].items():
+            total[name] = total.get(name, 0) + count
     return total
 
 
@@ -332,6 +342,13 @@ def _print(report: Report, coverage: bool) -> None:
         f"{len(report.native.judged)} routines also ran on the processor and left the same state; "
         f"{len(report.native.left)} ask for what a test must answer"
         + ("." if not coverage else ": " + ", ".join(report.native.left)),
+        highlight=False,
+        soft_wrap=True,
+    )
+    secret = [row for row in report.rows if row.routine.contract.secret]
+    traces = sum(report.traced.get(row.routine.name, 0) for row in secret)
+    console.print(
+        f"{len(secret)} routines keep secrets; {traces:,} of their traces are the same for each.",
         highlight=False,
         soft_wrap=True,
     )

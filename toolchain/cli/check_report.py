@@ -100,6 +100,7 @@ class Report:
     restricted: bool
     problems: list[str] = field(default_factory=list)
     unlinked: list[str] = field(default_factory=list)
+    traced: dict[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> Counts:
@@ -120,6 +121,12 @@ class Report:
             f"{row.routine.module.replace('firmware.', 'emulator.models.', 1)}"
             for row in self.rows
             if not row.has_model and not row.reason
+        ]
+        self.problems += [
+            f"{row.routine.name} keeps a secret and no test compares its traces; call "
+            "`same_traces` of emulator/constant_time.py"
+            for row in self.rows
+            if row.routine.contract.secret and row.routine.name not in self.traced
         ]
         if not coverage:
             return
@@ -185,6 +192,7 @@ class Report:
                 **self.speeds,
             },
             "native": {"judged": self.native.judged, "left": self.native.left},
+            "traces": self.traced,
         }
 
 

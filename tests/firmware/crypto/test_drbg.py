@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.constant_time import same_traces
 from emulator.environment import Environment
 from emulator.models.crypto.chacha20 import key_stream
 from firmware.crypto.chacha20 import chacha20_block
-from firmware.crypto.drbg import drbg_bytes, drbg_seed, drbg_u64
+from firmware.crypto.drbg import drbg_bytes, drbg_mix, drbg_seed, drbg_u64
 from firmware.layouts.crypto import DRBG, DRBG_POOL_BYTES
 from firmware.layouts.node import CLOCK, NETWORK
 from tests.support.lab import Lab
@@ -137,3 +138,38 @@ def test_drbg_bytes_are_the_same_stream_as_numbers():
     seed()
     numbers = [LAB.call(drbg_u64).outputs["rax"] for _ in range(2)]
     assert got == b"".join(n.to_bytes(8, "little") for n in numbers)
+
+
+KEYS = [bytes(32), b"\xff" * 32, b"\x55" * 32, bytes(range(32)), b"\1" * 32]
+
+
+def steps(routine, publics, minimum, **inputs):
+    """Compare the traces of a generator with each key; a public input is what the pool holds."""
+
+    def prepare(key, available):
+        drbg = LAB.g(DRBG)
+        drbg.key[:] = key
+        drbg.seed[:] = key[::-1]
+        drbg.pool[:] = key * (DRBG_POOL_BYTES // 32)
+        drbg.available = available
+        return {name: LAB.machine.alloc(value) if name == "out" else value
+                for name, value in inputs.items()}  # fmt: skip
+
+    same_traces(LAB.machine, routine, prepare, secrets=KEYS, publics=publics, minimum=minimum)
+
+
+def test_numbers_and_bytes_take_the_same_steps_whatever_the_key():
+    steps(drbg_u64, [0, 8, 224], 10)
+    steps(drbg_bytes, [0, 1, 100], 100, out=300, length=300)
+    steps(drbg_mix, [0], 1_000)
+
+
+def test_chacha20_block_takes_the_same_steps_whatever_the_key():
+    def prepare(key, counter):
+        matrix, out = LAB.machine.alloc(64), LAB.machine.alloc(64)
+        LAB.machine.write(matrix, b"expand 32-byte k" + key + bytes([counter]).ljust(16, b"\0"))
+        return {"matrix": matrix, "out": out}
+
+    same_traces(
+        LAB.machine, chacha20_block, prepare, secrets=KEYS, publics=[0, 1, 255], minimum=570
+    )

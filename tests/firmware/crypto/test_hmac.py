@@ -2,16 +2,15 @@
 
 import hashlib
 import hmac
-import json
-import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.constant_time import same_traces
 from firmware.crypto.hmac import hmac_sha256, tag_differs
 from tests.support.lab import Lab
+from tests.support.wycheproof import groups, needs
 
 LAB = Lab(hmac_sha256, tag_differs)
 # RFC 4231, section 4: key, data, HMAC-SHA-256 (test case 5 is cut to 128 bits there).
@@ -76,21 +75,11 @@ def test_hmac_of_the_largest_datagram():
     assert tag_of(b"k" * 64, message) == hmac.digest(b"k" * 64, message, "sha256")
 
 
-def _wycheproof():
-    beside = Path(__file__).parents[3].parent / "shared" / "vectors"
-    file = Path(os.environ.get("SHARDFW_VECTORS", beside)) / "wycheproof/hmac_sha256_test.json"
-    return json.loads(file.read_text())["testGroups"] if file.is_file() else []
-
-
 @pytest.mark.vectors
-@pytest.mark.skipif(
-    not _wycheproof(),
-    reason="Wycheproof's hmac_sha256_test.json is missing: put it into "
-    "../shared/vectors/wycheproof or name the parent folder in SHARDFW_VECTORS",
-)
+@needs("hmac_sha256_test.json")
 def test_hmac_wycheproof():
     tried = set()
-    for group in _wycheproof():
+    for group in groups("hmac_sha256_test.json"):
         for case in group["tests"]:
             made = tag_of(bytes.fromhex(case["key"]), bytes.fromhex(case["msg"]))
             same = made.hex()[: group["tagSize"] // 4] == case["tag"]
@@ -114,9 +103,29 @@ def test_tags_that_differ_in_one_bit_differ(bit):
     assert differ(tag, tag).outputs["cf"] == 0
 
 
+SECRETS = [bytes(64), b"\xff" * 64, b"\x55" * 64, bytes(range(64)), b"\0" * 63 + b"\1"]
+
+
 def test_tags_are_compared_in_the_same_steps_wherever_they_differ():
-    same = list(differ(bytes(32), bytes(32)).trace)
-    for at in range(32):
-        other = bytearray(32)
-        other[at] = 1
-        assert list(differ(bytes(32), bytes(other)).trace) == same
+    same = bytes(range(32))
+    others = [same, *(same[:n] + bytes([same[n] ^ 1]) + same[n + 1 :] for n in range(32))]
+
+    def prepare(other, tag):
+        at = LAB.machine.alloc(64)
+        LAB.machine.write(at, tag + other)
+        return {"left": at, "right": at + 32}
+
+    same_traces(
+        LAB.machine, tag_differs, prepare, secrets=others, publics=[same, bytes(32)], minimum=13
+    )
+
+
+def test_hmac_takes_the_same_steps_whatever_the_key():
+    def prepare(key, message):
+        at, out = LAB.machine.alloc(64), LAB.machine.alloc(32)
+        LAB.machine.write(at, key)
+        where = LAB.put(message)
+        return {"key": at, "message": where, "length": len(message), "tag": out}
+
+    publics = [b"", b"what do ya want for nothing?", bytes(range(100))]
+    same_traces(LAB.machine, hmac_sha256, prepare, secrets=SECRETS, publics=publics, minimum=10_000)

@@ -9,6 +9,7 @@ from emulator import uncovered
 from emulator.coverage import Coverage, branch_table
 from emulator.lockstep import Statistics
 from emulator.native_judge import Figures
+from firmware.crypto.hmac import tag_differs
 from firmware.shard.backoff import schedule_backoff
 from toolchain.cli import check, check_report
 from toolchain.cli.check_report import Count, Counts, Report, Row, rows_of
@@ -163,6 +164,28 @@ def test_a_routine_without_model_is_a_problem(monkeypatch):
     ]
 
 
+def test_a_routine_that_keeps_a_secret_needs_its_traces_compared():
+    rows = rows_of([check._link_alone(tag_differs)], Coverage())
+    report = Report(rows, Statistics(), Figures(), SPEEDS, {}, restricted=True)
+    report.judge(coverage=False)
+    assert report.problems == [
+        "tag_differs keeps a secret and no test compares its traces; call `same_traces` of "
+        "emulator/constant_time.py"
+    ]
+    traced = Report(
+        rows, Statistics(), Figures(), SPEEDS, {}, restricted=True, traced={"tag_differs": 5}
+    )
+    traced.judge(coverage=False)
+    assert traced.problems == []
+    assert traced.as_json()["traces"] == {"tag_differs": 5}
+
+
+def test_compared_traces_are_summed_over_the_processes(tmp_path):
+    for name, count in (("1", 5), ("2", 10)):
+        (tmp_path / f"{name}.traces.json").write_text(json.dumps({"judged": {"x": count}}))
+    assert check._traced(tmp_path) == {"x": 15}
+
+
 def test_a_reason_that_is_not_needed_is_a_problem(monkeypatch):
     monkeypatch.setitem(uncovered.UNCOVERED, "schedule_backoff", "tried")
     monkeypatch.setitem(uncovered.UNCOVERED, "gone", "tried")
@@ -176,7 +199,9 @@ def test_a_reason_that_is_not_needed_is_a_problem(monkeypatch):
 
 def test_low_coverage_of_the_image_is_a_problem_unless_restricted():
     row = Row(schedule_backoff, Counts(Count(100, 94), Count(10, 10)), True, "", [])
-    row.routine = type("R", (), {"module": "firmware.net.x", "name": "x"})()
+    row.routine = type(
+        "R", (), {"module": "firmware.net.x", "name": "x", "contract": schedule_backoff.contract}
+    )()
     report = Report([row], Statistics(), Figures(), SPEEDS, {}, restricted=False)
     report.judge(coverage=True)
     assert report.problems == ["94.0 % of the image's instructions are covered; 95 % are promised"]
