@@ -9,7 +9,7 @@ from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.send import Pacer
 from firmware.layouts.tcp import TcpContext
-from firmware.layouts.tls import TlsContext
+from firmware.layouts.tls import TlsContext, TlsKeys
 from firmware.layouts.websocket import WebSocketContext
 from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
 from toolchain.layout import Struct, bytes_, enum8, enum32, flags32, nested, ptr, u8, u16, u32, u64
@@ -261,8 +261,9 @@ class ShardContext(Struct):
     tls = nested(0x800, TlsContext, "TLS workspace")
     websocket = nested(0x880, WebSocketContext, "WebSocket workspace")
     gateway = nested(0xC00, GatewayContext, "Discord workspace: parser, heartbeat")
-    # Outside the wipe.
+    # Outside that run; the keys are erased by themselves.
     session = nested(0x2000, Session, "what session_ptr points at when a session exists")
+    tls_keys = nested(0x2200, TlsKeys, "secrets of the connection; erased with it")
     pacer = nested(0x2B00, Pacer, "what the application sent in the last minute")
 
 

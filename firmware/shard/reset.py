@@ -4,7 +4,7 @@ from firmware import limits
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.log import SHARD_RETRY
 from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag
-from firmware.layouts.tls import TlsContext
+from firmware.layouts.tls import TlsContext, TlsKeys
 from firmware.log import log, log_write
 from firmware.shard.resume import restore_resume_state
 from firmware.websocket.request import ws_build_request
@@ -57,6 +57,9 @@ def wipe_transport(a: Asm, shard: ShardContext) -> None:
     a.xor(EAX, EAX)
     a.lea(RDI, shard.tcp.state)
     a.mov(ECX, (LAYERS_END - LAYERS_START) // 8)
+    a.rep_stosq()
+    a.lea(RDI, shard.tls_keys.send.secret.address)
+    a.mov(ECX, TlsKeys.SIZE // 8)
     a.rep_stosq()
     # The reliable queue's contents; they may hold the token.
     a.mov(RDI, shard.tx_base)

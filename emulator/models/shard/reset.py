@@ -13,7 +13,13 @@ from firmware.limits import TX_BYTES
 def wipe_transport(w: World, shard: int) -> None:
     """Zero layers, queue, errors and deadlines; the sequence field becomes all ones, invalid."""
     context = w.view(ShardContext, shard)
-    for layer in (context.tcp, context.tls, context.websocket, context.gateway):
+    for layer in (
+        context.tcp,
+        context.tls,
+        context.tls_keys,
+        context.websocket,
+        context.gateway,
+    ):
         layer.wipe()
     w.write(context.tx_base, bytes(TX_BYTES))
     context.last_error = context.failure = context.failure_flags = context.required_wait_ms = 0
