@@ -1,9 +1,9 @@
-"""The node's random generator (decision 29): ChaCha20 with fast key erasure."""
+"""Work spaces of the cryptography: the random generator (decision 29), hashes, HMAC."""
 
 from __future__ import annotations
 
 from toolchain.asm import Region
-from toolchain.layout import Global, Struct, bytes_, ptr, u32, u64
+from toolchain.layout import Global, Struct, bytes_, nested, ptr, u32, u64
 from toolchain.layout.data import constant
 
 CHACHA_BLOCK_BYTES = 64
@@ -17,6 +17,10 @@ SHA1_MESSAGE_MAX = 119
 SHA256_DIGEST_BYTES = 32
 SHA256_BLOCK_BYTES = 64
 SHA256_ROUNDS = 64
+SHA384_DIGEST_BYTES = 48
+SHA512_DIGEST_BYTES = 64
+SHA512_BLOCK_BYTES = 128
+SHA512_ROUNDS = 80
 BASE64_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 BUFFER_IN = Region("the input buffer", "owned by the caller, as long as the length says")
@@ -64,45 +68,56 @@ def _primes(count: int) -> list[int]:
     return found
 
 
-def _root_fraction(number: int, root: int) -> int:
-    """Return the first 32 bits of the fraction of a square or cube root, in whole numbers."""
-    scaled, low, high = number << 32 * root, 0, number << 32
+def _root_fraction(number: int, root: int, bits: int) -> int:
+    """Return the first bits of the fraction of a square or cube root, in whole numbers."""
+    scaled, low, high = number << bits * root, 0, number << bits
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if middle**root <= scaled else (low, middle - 1)
-    return low & 0xFFFF_FFFF
+    return low & ((1 << bits) - 1)
 
 
-SHA256_INITIAL = tuple(_root_fraction(prime, 2) for prime in _primes(8))
+SHA256_INITIAL = tuple(_root_fraction(prime, 2, 32) for prime in _primes(8))
 """FIPS 180-4 5.3.3: the square roots of the first eight primes."""
-SHA256_K = tuple(_root_fraction(prime, 3) for prime in _primes(SHA256_ROUNDS))
+SHA256_K = tuple(_root_fraction(prime, 3, 32) for prime in _primes(SHA256_ROUNDS))
 """FIPS 180-4 4.2.2: the cube roots of the first sixty-four primes."""
+SHA384_INITIAL = tuple(_root_fraction(prime, 2, 64) for prime in _primes(16)[8:])
+"""FIPS 180-4 5.3.4: the square roots of the ninth to the sixteenth prime."""
+SHA512_INITIAL = tuple(_root_fraction(prime, 2, 64) for prime in _primes(8))
+"""FIPS 180-4 5.3.5: the square roots of the first eight primes."""
+SHA512_K = tuple(_root_fraction(prime, 3, 64) for prime in _primes(SHA512_ROUNDS))
+"""FIPS 180-4 4.2.3: the cube roots of the first eighty primes."""
 SHA256_CONSTANTS = constant(
     "sha256_constants",
     b"".join(word.to_bytes(4, "little") for word in SHA256_K),
     "the round constants of SHA-256",
     align=64,
 )
+SHA512_CONSTANTS = constant(
+    "sha512_constants",
+    b"".join(word.to_bytes(8, "little") for word in SHA512_K),
+    "the round constants of SHA-384 and SHA-512",
+    align=64,
+)
 
 
-class Sha256(Struct):
-    """Work space of the one SHA-256 that runs at a time."""
+class Hash(Struct):
+    """A message that is being hashed with any SHA-2. A copy gives the digest so far."""
 
-    SIZE = 0xC0
-    state = bytes_(0x00, SHA256_DIGEST_BYTES, "the eight words, host order", align=4)
-    length = u64(0x20, "bytes that are mixed into the state")
-    tail = bytes_(0x40, 2 * SHA256_BLOCK_BYTES, "the last one or two blocks, padded", align=8)
+    SIZE = 0xD0
+    state = bytes_(0x00, 64, "the eight words, host order; SHA-256 uses the first half", align=16)
+    length = u64(0x40, "bytes of the message so far")
+    block = bytes_(0x50, SHA512_BLOCK_BYTES, "the end of the message that fills no block", align=16)
 
 
 class Hmac(Struct):
-    """Work space of the one HMAC-SHA-256 that runs at a time (RFC 2104)."""
+    """Work space of the one HMAC that runs at a time (RFC 2104); wiped when its tag is made."""
 
-    SIZE = 0x60
-    pad = bytes_(0x00, SHA256_BLOCK_BYTES, "the key with the inner or the outer pad", align=8)
-    inner = bytes_(
-        0x40, SHA256_DIGEST_BYTES, "the inner digest, right behind the outer pad", align=8
-    )
+    SIZE = 0x190
+    hash = nested(0x00, Hash, "the inner hash, then the outer one")
+    pad = bytes_(0xD0, SHA512_BLOCK_BYTES, "the key, a whole block, with a pad", align=16)
+    inner = bytes_(0x150, SHA512_DIGEST_BYTES, "the inner digest", align=16)
 
 
-SHA256 = Global("sha256", Sha256, "work space of SHA-256", align=64)
-HMAC = Global("hmac", Hmac, "work space of HMAC-SHA-256", align=64)
+HASH = Global("hash", Hash, "work space of a hash that starts and ends in one turn", align=64)
+HMAC = Global("hmac", Hmac, "work space of HMAC", align=64)

@@ -5,9 +5,10 @@ judges both.
 """
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.sha256 import sha256_finish, sha256_start
+from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from firmware.gateway.url import CHARS, HOST_CHAR, ID_CHAR
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.crypto import HASH
 from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
 from firmware.layouts.log import SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN, Plan
@@ -68,6 +69,17 @@ SESSION_AT = SessionSnapshot.session.offset
 _QUADS = range(0, DIGEST_BYTES, 8)
 
 
+def _digest(a: Asm) -> None:
+    """Hash R12D bytes at RSI."""
+    a.lea(RDI, HASH.address)
+    a.call(sha256_start)
+    a.mov(ECX, R12D)
+    a.call(sha256_update)
+    a.lea(RDI, HASH.address)
+    a.lea(RSI, SESSIONS.it.digest.address)
+    a.call(sha256_finish)
+
+
 @routine(
     outputs=[Out(CF, "1 = the gateway is still to be discovered, so `endpoint` is not made")],
     clobbers=CALLER_SAVED,
@@ -88,7 +100,7 @@ _QUADS = range(0, DIGEST_BYTES, 8)
         Sessions.place,
         Sessions.digest,
     ],
-    calls=[sha256_start, sha256_finish, ws_base],
+    calls=[sha256_start, sha256_update, sha256_finish, ws_base],
     saves=[R12],
     source="firmware/docs/lifecycle.md#session-snapshots",
 )
@@ -98,11 +110,9 @@ def session_identity(a: Asm) -> None:
     a.cmp(state.bot_known, 0)
     with a.if_(E):
         a.mov(state.bot_known, 1)
-        a.call(sha256_start)
         a.lea(RSI, CONFIG.it.token.address)
-        a.mov(ECX, CONFIG.it.token_len)
-        a.lea(RDI, state.digest.address)
-        a.call(sha256_finish)
+        a.mov(R12D, CONFIG.it.token_len)
+        _digest(a)
         for at in _QUADS:  # unrolled: two quadwords
             a.mov(RAX, state.digest.m64(at))
             a.mov(state.bot.m64(at), RAX)
@@ -119,11 +129,9 @@ def session_identity(a: Asm) -> None:
     a.mov(RDI, R8)
     a.rep_movsb()
     a.mov(Sessions.at(R8, -Sessions.place.offset).place.m16(index=R12), DX)
-    a.call(sha256_start)
     a.lea(RSI, state.place.address)
-    a.lea(ECX, Sessions.at(R12, 2).save_deadline)
-    a.lea(RDI, state.digest.address)
-    a.call(sha256_finish)
+    a.add(R12D, 2)
+    _digest(a)
     for at in _QUADS:  # unrolled: two quadwords
         a.mov(RAX, state.digest.m64(at))
         a.mov(state.endpoint.m64(at), RAX)

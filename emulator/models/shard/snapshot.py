@@ -4,10 +4,11 @@ import re
 from typing import Any
 
 from emulator.effects import World, model
-from emulator.models.crypto.sha256 import sha256_finish, sha256_start
+from emulator.models.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from emulator.models.log import log_write
 from emulator.models.websocket.request import ws_base
 from firmware.layouts.config import CONFIG
+from firmware.layouts.crypto import HASH
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.log import SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN
@@ -26,9 +27,10 @@ _HOST = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 def _hash(w: World, text: int, length: int) -> bytes:
     """Return the first half of the SHA-256 of a text."""
-    state = w.g(SESSIONS)
-    sha256_start(w)
-    sha256_finish(w, text, length, state.offset_of("digest"))
+    state, work = w.g(SESSIONS), w.g(HASH).address_
+    sha256_start(w, work)
+    sha256_update(w, work, text, length)
+    sha256_finish(w, work, state.offset_of("digest"))
     return bytes(state.digest[:16])
 
 

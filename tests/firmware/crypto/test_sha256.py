@@ -8,20 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.constant_time import same_traces
-from firmware.crypto.sha256 import sha256_compress, sha256_finish, sha256_start
-from firmware.layouts.crypto import SHA256, SHA256_INITIAL, SHA256_K
+from firmware.crypto.sha256 import sha256_blocks, sha256_finish, sha256_start, sha256_update
+from firmware.layouts.crypto import SHA256_INITIAL, SHA256_K, Hash
+from tests.support.hashes import Hasher
 from tests.support.lab import Lab
 
-LAB = Lab(sha256_start, sha256_finish, sha256_compress)
+LAB = Lab(sha256_start, sha256_update, sha256_finish, sha256_blocks)
+SHA256 = Hasher(LAB, sha256_start, sha256_update, sha256_finish, 32)
 WORD = st.integers(0, 2**32 - 1)
-
-
-def digest_of(message, *, first=False):
-    LAB.reset()
-    out = LAB.machine.alloc(32)
-    LAB.call(sha256_start)
-    LAB.call(sha256_finish, message=LAB.put(message, first=first), length=len(message), digest=out)
-    return LAB.machine.read(out, 32)
 
 
 def test_constants_are_those_of_the_standard():
@@ -49,52 +43,72 @@ def test_constants_are_those_of_the_standard():
     ],
 )
 def test_sha256_published_examples(message, digest):
-    assert digest_of(message).hex() == digest
+    assert SHA256.digest(message).hex() == digest
 
 
 @pytest.mark.parametrize(
-    "length", [0, 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 1399, 1400]
+    "length", [0, 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 1400]
 )
 @pytest.mark.parametrize("first", [False, True])
 def test_sha256_padding_at_each_boundary(length, first):
     message = bytes(n * 7 & 0xFF for n in range(length))
-    assert digest_of(message, first=first) == hashlib.sha256(message).digest()
+    assert SHA256.digest(message, first=first) == hashlib.sha256(message).digest()
 
 
 @settings(max_examples=60)
-@given(message=st.binary(max_size=300))
-def test_sha256_any_message_is_that_of_the_standard_library(message):
-    assert digest_of(message) == hashlib.sha256(message).digest()
+@given(parts=st.lists(st.binary(max_size=150), max_size=4))
+def test_sha256_of_parts_is_that_of_the_whole(parts):
+    assert SHA256.digest(*parts) == hashlib.sha256(b"".join(parts)).digest()
 
 
-def test_sha256_the_rest_of_a_message_whose_start_is_mixed_in():
-    message = bytes(range(200))
+def test_sha256_of_a_copy_tells_the_digest_so_far():
     LAB.reset()
-    out = LAB.machine.alloc(32)
-    where = LAB.put(message)
-    LAB.call(sha256_start)
-    LAB.call(sha256_compress, block=where)
-    LAB.call(sha256_finish, message=where + 64, length=136, digest=out)
-    assert LAB.machine.read(out, 32) == hashlib.sha256(message).digest()
+    work, copy, out = (LAB.machine.alloc(size) for size in (Hash.SIZE, Hash.SIZE, 32))
+    LAB.call(sha256_start, work=work)
+    LAB.call(sha256_update, work=work, message=LAB.put(b"ClientHello"), length=11)
+    LAB.machine.write(copy, LAB.machine.read(work, Hash.SIZE))
+    LAB.call(sha256_finish, work=copy, digest=out)
+    assert LAB.machine.read(out, 32) == hashlib.sha256(b"ClientHello").digest()
+    LAB.call(sha256_update, work=work, message=LAB.put(b"ServerHello"), length=11)
+    LAB.call(sha256_finish, work=work, digest=out)
+    assert LAB.machine.read(out, 32) == hashlib.sha256(b"ClientHelloServerHello").digest()
+
+
+def test_sha256_counts_bits_beyond_32():
+    LAB.reset()
+    work, out = LAB.machine.alloc(Hash.SIZE), LAB.machine.alloc(32)
+    LAB.call(sha256_start, work=work)
+    LAB.view(Hash, work).length = (1 << 61) - 1 - 6
+    LAB.call(sha256_update, work=work, message=LAB.put(b"123456"), length=6)
+    LAB.call(sha256_finish, work=work, digest=out)
 
 
 @settings(max_examples=40)
-@given(state=st.tuples(*[WORD] * 8), block=st.binary(min_size=64, max_size=64))
-def test_sha256_compress_any_state_matches_model(state, block):
+@given(
+    state=st.tuples(*[WORD] * 8), blocks=st.sampled_from([64, 128, 192]).flatmap(
+        lambda size: st.binary(min_size=size, max_size=size)
+    )
+)  # fmt: skip
+def test_sha256_blocks_any_state_matches_model(state, blocks):
     LAB.reset()
-    LAB.g(SHA256).state[:] = struct.pack("<8I", *state)
-    LAB.call(sha256_compress, block=LAB.put(block))
+    work = LAB.machine.alloc(Hash.SIZE)
+    LAB.view(Hash, work).state[:32] = struct.pack("<8I", *state)
+    LAB.call(sha256_blocks, work=work, blocks=LAB.put(blocks), count=len(blocks) // 64)
 
 
 def test_sha256_takes_the_same_steps_for_every_message_of_a_length():
-    def prepare(seed, length):
-        LAB.machine.call("sha256_start")
-        message = hashlib.shake_128(seed).digest(length)
-        out = LAB.machine.alloc(32)
-        return {"message": LAB.put(message), "length": length, "digest": out}
+    def prepare(seed, public):
+        begun, length = public
+        work, out = LAB.machine.alloc(Hash.SIZE), LAB.machine.alloc(64)
+        secret = hashlib.shake_128(seed).digest(Hash.SIZE + max(length, 0))
+        LAB.machine.write(work, secret[: Hash.SIZE])
+        LAB.view(Hash, work).length = begun
+        if length < 0:
+            return {"work": work, "digest": out}
+        return {"work": work, "message": LAB.put(secret[Hash.SIZE :]), "length": length}
 
     secrets = [bytes([n]) for n in range(5)]
-    publics = [32, 100, 119, 200]
-    same_traces(
-        LAB.machine, sha256_finish, prepare, secrets=secrets, publics=publics, minimum=3_000
-    )
+    parts = [(0, 300), (100, 3), (100, 300), (128, 128)]
+    same_traces(LAB.machine, sha256_update, prepare, secrets=secrets, publics=parts, minimum=25)
+    ends = [(0, -1), (119, -1), (127, -1)]
+    same_traces(LAB.machine, sha256_finish, prepare, secrets=secrets, publics=ends, minimum=2_500)

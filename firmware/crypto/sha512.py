@@ -1,0 +1,119 @@
+"""SHA-384 and SHA-512 (FIPS 180-4) of messages that come in parts."""
+
+from firmware.crypto.sha2 import (
+    CLOBBERS,
+    SAVES,
+    SHA512,
+    emit_blocks,
+    emit_finish,
+    emit_start,
+    emit_update,
+)
+from firmware.layouts.crypto import (
+    BUFFER_IN,
+    BUFFER_OUT,
+    SHA384_DIGEST_BYTES,
+    SHA384_INITIAL,
+    SHA512_CONSTANTS,
+    SHA512_DIGEST_BYTES,
+    SHA512_INITIAL,
+    Hash,
+)
+from toolchain.asm import ECX, R12, RAX, RBP, RBX, RDI, RSI, Asm, In, Out, Reg32, Reg64, routine
+
+
+@routine(
+    inputs=[
+        In(RDI, Hash, "the hash"),
+        In(RSI, int, "the blocks; 128 bytes each"),
+        In(ECX, int, "how many; at least one"),
+    ],
+    outputs=[Out(RSI, "the first byte behind them")],
+    clobbers=CLOBBERS,
+    reads=[Hash.state, SHA512_CONSTANTS, BUFFER_IN],
+    writes=[Hash.state],
+    saves=SAVES,
+    stack=SHA512.locals,
+    secret=[Hash.state, BUFFER_IN],
+    source="FIPS 180-4 6.4.2",
+)
+def sha512_blocks(a: Asm, work: Hash, blocks: Reg64, count: Reg32) -> None:
+    """Mix whole blocks into the state."""
+    emit_blocks(a, SHA512)
+
+
+@routine(
+    inputs=[In(RDI, Hash, "the hash")],
+    clobbers=[RAX],
+    writes=[Hash.state, Hash.length],
+    source="FIPS 180-4 5.3.4",
+)
+def sha384_start(a: Asm, work: Hash) -> None:
+    """Begin a message: it is empty yet."""
+    emit_start(a, SHA384_INITIAL, SHA512.word)
+
+
+@routine(
+    inputs=[In(RDI, Hash, "the hash")],
+    clobbers=[RAX],
+    writes=[Hash.state, Hash.length],
+    source="FIPS 180-4 5.3.5",
+)
+def sha512_start(a: Asm, work: Hash) -> None:
+    """Begin a message: it is empty yet."""
+    emit_start(a, SHA512_INITIAL, SHA512.word)
+
+
+@routine(
+    inputs=[
+        In(RDI, Hash, "the hash"),
+        In(RSI, int, "what comes next in the message"),
+        In(ECX, int, "its bytes; all parts together are fewer than 2^61"),
+    ],
+    clobbers=[*CLOBBERS, RSI, RDI],
+    reads=[Hash.length, BUFFER_IN],
+    writes=[Hash.length, Hash.block],
+    calls=[sha512_blocks],
+    saves=[RBX, RBP, R12],
+    secret=[Hash.block, BUFFER_IN],
+    source="FIPS 180-4 5.2.2",
+)
+def sha512_update(a: Asm, work: Hash, message: Reg64, length: Reg32) -> None:
+    """Append to the message."""
+    emit_update(a, SHA512, sha512_blocks)
+
+
+@routine(
+    inputs=[
+        In(RDI, Hash, "the hash"),
+        In(RSI, int, "where the 48 bytes of the digest go"),
+    ],
+    clobbers=[*CLOBBERS, RSI, RDI],
+    reads=[Hash.state, Hash.length],
+    writes=[Hash, BUFFER_OUT],
+    calls=[sha512_blocks],
+    saves=[RBX, R12],
+    secret=[Hash.state, Hash.block, BUFFER_OUT],
+    source="FIPS 180-4 5.1.2 and 6.4.2",
+)
+def sha384_finish(a: Asm, work: Hash, digest: Reg64) -> None:
+    """End the message, write its digest, and wipe the hash."""
+    emit_finish(a, SHA512, sha512_blocks, SHA384_DIGEST_BYTES)
+
+
+@routine(
+    inputs=[
+        In(RDI, Hash, "the hash"),
+        In(RSI, int, "where the 64 bytes of the digest go"),
+    ],
+    clobbers=[*CLOBBERS, RSI, RDI],
+    reads=[Hash.state, Hash.length],
+    writes=[Hash, BUFFER_OUT],
+    calls=[sha512_blocks],
+    saves=[RBX, R12],
+    secret=[Hash.state, Hash.block, BUFFER_OUT],
+    source="FIPS 180-4 5.1.2 and 6.4.2",
+)
+def sha512_finish(a: Asm, work: Hash, digest: Reg64) -> None:
+    """End the message, write its digest, and wipe the hash."""
+    emit_finish(a, SHA512, sha512_blocks, SHA512_DIGEST_BYTES)
