@@ -24,6 +24,7 @@ class Layer(enum.IntEnum):
     GATEWAY = 8
     SHARD = 9
     NODE = 10
+    X509 = 11
 
 
 @dataclass(frozen=True)

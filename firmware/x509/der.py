@@ -25,6 +25,7 @@ from toolchain.asm import (
     B,
     C,
     In,
+    Label,
     Out,
     Reg32,
     Reg64,
@@ -246,3 +247,17 @@ def der_known(a: Asm, contents: Reg64, end: Reg64, table: Reg64) -> None:
         a.jmp(entries.top)
     a.place(found)
     a.ret()
+
+
+def open_element(a: Asm, tag: int, end: Reg64, bad: Label) -> None:
+    """Open the element at RSI, which must have a tag and lie before `end`; as `der_open`."""
+    a.mov(RDI, end)
+    a.mov(EAX, tag)
+    a.call(der_open)
+    a.j(C, bad)
+
+
+def must_end(a: Asm, end: Reg64, bad: Label) -> None:
+    """Refuse bytes between the element that was opened last and `end`."""
+    a.cmp(RDX, end)
+    a.jne(bad)

@@ -11,8 +11,8 @@ from firmware.x509.der import der_known, der_open, der_read, der_small, der_unsi
 from tests.support.lab import Lab
 
 TABLE = known_table("test_known", {b"\x06\x01\x2a": 7, b"\x06\x01": 8, b"\x06\x01\x2b": 9}, "")
-LAB = Lab(der_read, der_open, der_unsigned, der_small, der_known)
-QUICK = Lab(der_read, der_unsigned, semantics=False)
+LAB = Lab(der_read, der_open, der_unsigned, der_small, der_known, slots=0)
+QUICK = Lab(der_read, der_unsigned, slots=0, semantics=False)
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +80,10 @@ def test_der_read_every_tag():
 def test_der_read_every_length_of_a_small_input():
     """Each first length byte with each second one, over inputs of up to five bytes."""
     interesting = (0, 1, 2, 3, 0x7F, 0x80, 0x81, 0x82, 0x83, 0xFE, 0xFF)
-    for size in range(6):
-        for head in itertools.product((0x30, 0x1F), interesting, (0, 1, 0x7F, 0x80, 0xFF), (0, 2)):
+    for size in (2, 3, 4, 5):
+        for head in itertools.product((0x30, 0x1F), interesting, (0, 1, 0x7F, 0x80), (0, 2)):
             contents = (bytes(head) + b"\0")[:size]
             read(contents, lab=QUICK, first=bool(size & 1))
-            if size < 2:
-                break
 
 
 @settings(max_examples=150)

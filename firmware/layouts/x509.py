@@ -1,0 +1,195 @@
+"""A certificate as the parser leaves it, what is supported, and every reason to refuse one."""
+
+from __future__ import annotations
+
+import enum
+
+from firmware.errors import Layer, Site, site
+from firmware.layouts.alert import Alert
+from firmware.layouts.der import known_table
+from toolchain.layout import Struct, enum32, flags32, nested, ptr, u32, u64
+from toolchain.layout.data import constant
+
+UTC_PIVOT = 50
+"""A UTCTime year from here on is of the 20th century (RFC 5280 4.1.2.5.1)."""
+GENERALIZED_FROM = 2050
+"""First year that is written in four digits (RFC 5280 4.1.2.5)."""
+MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+DAYS_BEFORE = constant(
+    "days_before",
+    b"".join(sum(MONTHS[:n]).to_bytes(2, "little") for n in range(len(MONTHS) + 1)),
+    "days of a common year before each month, and of the whole",
+    align=2,
+)
+"""One word a month, and one for the year's end."""
+
+RSA_BYTES_MIN, RSA_BYTES_MAX = 256, 512
+"""Of a modulus whose top bit is set: 2048 to 4096 bits."""
+RSA_EXPONENT_MIN = 3
+P256_POINT_BYTES, P384_POINT_BYTES = 65, 97
+UNCOMPRESSED = 0x04
+"""First byte of an uncompressed point (SEC 1 2.3.3)."""
+VERSION_3 = bytes.fromhex("a003020102")
+"""The whole version field of the one version that has extensions."""
+
+
+class KeyKind(enum.IntEnum):
+    """What a public key is. UNSUPPORTED: another algorithm, curve or size."""
+
+    UNSUPPORTED = 0
+    RSA = 1
+    P256 = 2
+    P384 = 3
+
+
+class SignatureAlgorithm(enum.IntEnum):
+    """What a certificate is signed with."""
+
+    UNSUPPORTED = 0
+    RSA_SHA256 = 1
+    RSA_SHA384 = 2
+    RSA_SHA512 = 3
+    ECDSA_SHA256 = 4
+    ECDSA_SHA384 = 5
+
+
+class CertificateFlag(enum.IntFlag):
+    """What a certificate says."""
+
+    CA = 1
+    KEY_USAGE = 2
+    EXTENDED_KEY_USAGE = 4
+    SERVER_AUTH = 8
+
+
+class KeyUsage(enum.IntFlag):
+    """Bits of the first byte of keyUsage that count here (RFC 5280 4.2.1.3)."""
+
+    DIGITAL_SIGNATURE = 0x80
+    KEY_CERT_SIGN = 0x04
+
+
+class Extension(enum.IntEnum):
+    """Last number of an OID in id-ce: those that are acted on (RFC 5280 4.2.1)."""
+
+    KEY_USAGE = 15
+    SUBJECT_ALT_NAME = 17
+    BASIC_CONSTRAINTS = 19
+    NAME_CONSTRAINTS = 30
+    EXTENDED_KEY_USAGE = 37
+
+
+ID_CE = bytes.fromhex("551d")
+"""2.5.29, as the contents of an OID begin; one more byte is the extension."""
+ID_CE_MAX = 63
+"""Highest number that is told apart when an extension comes twice."""
+
+
+class GeneralName(enum.IntEnum):
+    """Tags of names in SAN and name constraints (RFC 5280 4.2.1.6)."""
+
+    DNS = 0x82
+    IP = 0x87
+
+
+GENERAL_NAME_MAX = 8
+"""Highest number of a kind of name."""
+
+_ECDSA, _PKCS1, _NULL = "06082a8648ce3d0403", "06092a864886f70d0101", "0500"
+SIGNATURE_ALGORITHMS = known_table(
+    "x509_signature_algorithms",
+    {
+        bytes.fromhex(_ECDSA + "02"): SignatureAlgorithm.ECDSA_SHA256,
+        bytes.fromhex(_ECDSA + "03"): SignatureAlgorithm.ECDSA_SHA384,
+        bytes.fromhex(_PKCS1 + "0b" + _NULL): SignatureAlgorithm.RSA_SHA256,
+        bytes.fromhex(_PKCS1 + "0c" + _NULL): SignatureAlgorithm.RSA_SHA384,
+        bytes.fromhex(_PKCS1 + "0d" + _NULL): SignatureAlgorithm.RSA_SHA512,
+    },
+    "contents of an AlgorithmIdentifier, parameters included (RFC 5758 3.2, RFC 4055 5)",
+)
+_EC_KEY = "06072a8648ce3d0201"
+KEY_ALGORITHMS = known_table(
+    "x509_key_algorithms",
+    {
+        bytes.fromhex(_EC_KEY + "06082a8648ce3d030107"): KeyKind.P256,
+        bytes.fromhex(_EC_KEY + "06052b81040022"): KeyKind.P384,
+        bytes.fromhex(_PKCS1 + "01" + _NULL): KeyKind.RSA,
+    },
+    "contents of an AlgorithmIdentifier, parameters included (RFC 5480 2.1.1, RFC 3279 2.3.1)",
+)
+PURPOSES = known_table(
+    "x509_purposes",
+    {bytes.fromhex("2b06010505070301"): CertificateFlag.SERVER_AUTH},
+    "contents of OIDs in extKeyUsage (RFC 5280 4.2.1.12)",
+)
+
+
+class Slice(Struct):
+    """A run of somebody else's bytes; counts as long as those stay where they are."""
+
+    SIZE = 0x10
+    start = ptr(0x00, "first byte")
+    size = u32(0x08, "bytes")
+
+
+class PublicKey(Struct):
+    """A key that can verify, from a certificate or an anchor."""
+
+    SIZE = 0x18
+    kind = enum32(0x00, KeyKind, "what it is")
+    exponent = u32(0x04, "RSA: odd, at least 3")
+    value = nested(
+        0x08, Slice, "RSA: the modulus, big-endian, odd, top bit set; EC: 0x04, X, Y, not checked"
+    )
+
+
+class Certificate(Struct):
+    """One certificate, read. Slices point into its bytes."""
+
+    SIZE = 0x110
+    der = nested(0x00, Slice, "all of it")
+    tbs = nested(0x10, Slice, "tbsCertificate with its header: what is signed")
+    serial = nested(0x20, Slice, "contents of serialNumber, not empty")
+    issuer = nested(0x30, Slice, "the name with its header")
+    subject = nested(0x40, Slice, "the name with its header")
+    spki = nested(0x50, Slice, "subjectPublicKeyInfo with its header")
+    signature = nested(0x60, Slice, "the signature's bytes")
+    names = nested(0x70, Slice, "contents of subjectAltName's SEQUENCE; size 0 = there is none")
+    constraints = nested(0x80, Slice, "contents of nameConstraints' SEQUENCE; size 0 = none")
+    not_before = u64(0x90, "seconds since 1970, signed")
+    not_after = u64(0x98, "seconds since 1970, signed; the last second that counts")
+    key = nested(0xA0, PublicKey, "the subject's")
+    signature_algorithm = enum32(0xB8, SignatureAlgorithm, "what it is signed with")
+    flags = flags32(0xBC, CertificateFlag, "see CertificateFlag")
+    key_usage = flags32(0xC0, KeyUsage, "first byte of keyUsage; counts with KEY_USAGE")
+    path_length = u32(0xC4, "pathLenConstraint; PATH_ANY = none")
+    seen = u64(0xC8, "bit per extension of id-ce that came")
+    error = u32(0xD0, "why it cannot be used; 0 = it can")
+
+
+PATH_ANY = 0xFFFF_FFFF
+"""`path_length` of a certificate that limits nothing."""
+
+_X = Layer.X509
+NOT_DER = site(_X, 1, "not_der", "no certificate in strict DER; detail: offset of the element")
+VERSION = site(_X, 2, "version", "a certificate of another version than 3")
+ALGORITHMS_DIFFER = site(
+    _X, 3, "algorithms_differ", "the signed algorithm differs from the one outside"
+)
+TIME = site(_X, 4, "time", "no strict time in the validity; detail: its offset")
+EXTENSION = site(_X, 5, "extension", "a malformed extension; detail: last number in id-ce, or 0")
+DUPLICATE = site(_X, 6, "duplicate", "an extension twice; detail: last number in id-ce")
+CRITICAL = site(
+    _X, 7, "critical", "an unknown critical extension; detail: last number in id-ce, or 0"
+)
+
+ALERTS: dict[Site, Alert] = {
+    NOT_DER: Alert.BAD_CERTIFICATE,
+    VERSION: Alert.UNSUPPORTED_CERTIFICATE,
+    ALGORITHMS_DIFFER: Alert.BAD_CERTIFICATE,
+    TIME: Alert.BAD_CERTIFICATE,
+    EXTENSION: Alert.BAD_CERTIFICATE,
+    DUPLICATE: Alert.BAD_CERTIFICATE,
+    CRITICAL: Alert.UNSUPPORTED_CERTIFICATE,
+}
+"""What a peer is told, by the reason."""
