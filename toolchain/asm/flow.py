@@ -37,7 +37,8 @@ _CONDITION_FLAGS = {
     "no": ("of",), "ae": ("cf",), "nb": ("cf",), "nc": ("cf",), "nz": ("zf",), "ne": ("zf",),
     "a": ("cf", "zf"), "ns": ("sf",), "np": ("pf",), "ge": ("sf", "of"), "g": ("sf", "of", "zf"),
 }  # fmt: skip
-_ZERO_IDIOMS = ("xor", "sub", "pxor", "xorps")
+_IDIOMS = ("xor", "sub", "pxor", "xorps", "sbb")
+"""Of a register with itself: the result is zero, or CF in every bit, whatever it held."""
 
 
 @dataclass
@@ -206,7 +207,7 @@ def effect(line: Line, bits: int) -> Effect:
             # A byte or word write keeps the rest of the register; a conditional one may keep all.
             if wide and access in (ix.OpAccess.WRITE, ix.OpAccess.READ_WRITE):
                 e.kills |= bit
-    if line.mnemonic in _ZERO_IDIOMS and len(line.ops) == 2 and line.ops[0] == line.ops[1]:
+    if line.mnemonic in _IDIOMS and len(line.ops) == 2 and line.ops[0] == line.ops[1]:
         e.reads &= ~bit_of(line.ops[0].full)
     e.reads |= _flags(ins.rflags_read)
     undefined = _flags(ins.rflags_undefined)

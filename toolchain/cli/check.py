@@ -65,7 +65,7 @@ survives without a reason, 2 wrong usage.""",
 def command(
     routines: Sequence[str], coverage: bool, mutate: bool, as_json: bool, jobs: int
 ) -> None:
-    """Run each routine of the release image in lockstep with its reference model."""
+    """Run each routine in lockstep with its reference model, in the release image or not yet."""
     if coverage and mutate:
         raise click.UsageError("--coverage and --mutate are two runs; give one of them")
     _need_tests()
@@ -81,10 +81,11 @@ def command(
     images += [_link_alone(r) for r in chosen if r.name not in linked]
     with tempfile.TemporaryDirectory(prefix="shardfw-check-") as folder:
         tests, output = run_tests(paths_of(chosen), Path(folder), jobs)
-        report = _report(images, chosen, Path(folder))
+        unlinked = [] if chosen else [r for r in declared if r.name not in linked]
+        report = _report(images, chosen, Path(folder), unlinked)
     report.tests = tests
     report.problems += [] if chosen else problems
-    report.unlinked = [] if chosen else sorted({r.name for r in declared} - linked)
+    report.unlinked = sorted(r.name for r in unlinked)
     if tests["exit"]:
         report.problems.append(f"{tests['failed']} tests failed" if tests["failed"] else
                                "the tests could not run")  # fmt: skip
@@ -129,13 +130,13 @@ def _declared() -> tuple[list[Routine], list[str]]:
     return list(found.values()), problems
 
 
-def _link_alone(routine: Routine) -> Image:
-    """Return an image of one routine and what it calls."""
+def _link_alone(*routines: Routine) -> Image:
+    """Return an image of some routines and what they call."""
     from firmware.limits import IMAGE_BASE  # noqa: PLC0415
     from toolchain.link import Linker, SectionPlan  # noqa: PLC0415
 
     rest = (SectionPlan(name, align=4096) for name in (".rodata", ".data", ".bss", ".boot"))
-    return Linker((routine,), (SectionPlan(".text", IMAGE_BASE, executable=True), *rest)).link()
+    return Linker(routines, (SectionPlan(".text", IMAGE_BASE, executable=True), *rest)).link()
 
 
 def _choose(
@@ -246,7 +247,12 @@ def _progress(stream: Iterator[str]) -> Iterator[str]:
             yield message["outcome"]
 
 
-def _report(images: Sequence[Image], chosen: Sequence[Routine], folder: Path) -> Report:
+def _report(
+    images: Sequence[Image],
+    chosen: Sequence[Routine],
+    folder: Path,
+    unlinked: Sequence[Routine] = (),
+) -> Report:
     from emulator.coverage import Coverage  # noqa: PLC0415 - --help needs no emulator
     from toolchain.cli.check_report import Report, rows_of  # noqa: PLC0415
 
@@ -256,9 +262,14 @@ def _report(images: Sequence[Image], chosen: Sequence[Routine], folder: Path) ->
     rows = rows_of(images, coverage)
     if chosen:
         rows = [row for row in rows if row.routine in chosen]
+    known = {row.routine.name for row in rows}
+    others = rows_of([_link_alone(*unlinked)], coverage) if unlinked else []
+    outside = [row for row in others if row.routine.name not in known]
     figures = _statistics(folder), _native(folder)
     traced = _traced(folder)
-    return Report(rows, *figures, _speeds(), {}, restricted=bool(chosen), traced=traced)
+    return Report(
+        rows, *figures, _speeds(), {}, restricted=bool(chosen), traced=traced, outside=outside
+    )
 
 
 def _statistics(folder: Path) -> Statistics:
@@ -327,6 +338,8 @@ def _print(report: Report, coverage: bool) -> None:
     for layer, rows in report.layers():
         _add(table, layer, rows)
     _add(table, "total", report.rows)
+    if report.outside:
+        _add(table, "in no image", report.outside)
     console.print(table)
     figures, speeds = report.statistics, report.speeds
     console.print(
@@ -345,7 +358,7 @@ def _print(report: Report, coverage: bool) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    secret = [row for row in report.rows if row.routine.contract.secret]
+    secret = [row for row in report.everything if row.routine.contract.secret]
     traces = sum(report.traced.get(row.routine.name, 0) for row in secret)
     console.print(
         f"{len(secret)} routines keep secrets; {traces:,} of their traces are the same for each.",
@@ -356,7 +369,7 @@ def _print(report: Report, coverage: bool) -> None:
         names = ", ".join(report.unlinked)
         console.print(f"In no release image: {names}", highlight=False, soft_wrap=True)
     if coverage:
-        for row in report.rows:
+        for row in report.everything:
             _print_uncovered(console, row)
 
 

@@ -90,7 +90,11 @@ class Row:
 
 @dataclass
 class Report:
-    """Everything that the command prints."""
+    """Everything that the command prints.
+
+    `rows` are the routines of the images. `outside` are those that no image holds, because nothing
+    calls them yet or test images alone do; they are judged alike and counted apart.
+    """
 
     rows: list[Row]
     statistics: Statistics
@@ -101,11 +105,22 @@ class Report:
     problems: list[str] = field(default_factory=list)
     unlinked: list[str] = field(default_factory=list)
     traced: dict[str, int] = field(default_factory=dict)
+    outside: list[Row] = field(default_factory=list)
+
+    @property
+    def everything(self) -> list[Row]:
+        """The routines of the images, then the others."""
+        return [*self.rows, *self.outside]
 
     @property
     def total(self) -> Counts:
         """The sum over all routines."""
         return _sum(self.rows)
+
+    @property
+    def other(self) -> Counts:
+        """The sum over the routines that no image holds."""
+        return _sum(self.outside)
 
     def layers(self) -> Iterator[tuple[str, list[Row]]]:
         """Yield the layers that have routines, lowest first."""
@@ -119,13 +134,13 @@ class Report:
         self.problems += [
             f"{row.routine.name} has no model; write `@model def {row.routine.name}` in "
             f"{row.routine.module.replace('firmware.', 'emulator.models.', 1)}"
-            for row in self.rows
+            for row in self.everything
             if not row.has_model and not row.reason
         ]
         self.problems += [
             f"{row.routine.name} keeps a secret and no test compares its traces; call "
             "`same_traces` of emulator/constant_time.py"
-            for row in self.rows
+            for row in self.everything
             if row.routine.contract.secret and row.routine.name not in self.traced
         ]
         if not coverage:
@@ -138,15 +153,16 @@ class Report:
                 )
         if self.restricted:
             return
-        for name, count in (
-            ("instructions", self.total.instructions),
-            ("branch directions", self.total.directions),
-        ):
-            if count.percent < WHOLE_IMAGE_PERCENT:
-                self.problems.append(
-                    f"{count.percent:.1f} % of the image's {name} are covered; "
-                    f"{WHOLE_IMAGE_PERCENT} % are promised"
-                )
+        for whose, counts in (("the image's", self.total), ("the other routines'", self.other)):
+            for name, count in (
+                ("instructions", counts.instructions),
+                ("branch directions", counts.directions),
+            ):
+                if count.percent < WHOLE_IMAGE_PERCENT:
+                    self.problems.append(
+                        f"{count.percent:.1f} % of {whose} {name} are covered; "
+                        f"{WHOLE_IMAGE_PERCENT} % are promised"
+                    )
         known = {row.routine.name: row for row in self.rows}
         for name in UNCOVERED:
             if name not in known or known[name].counts.complete:
@@ -174,6 +190,11 @@ class Report:
                 }
                 for layer, rows in self.layers()
             },
+            "outside": {
+                "routines": len(self.outside),
+                "models": sum(row.has_model for row in self.outside),
+                **self.other.as_json(),
+            },
             "routines": {
                 row.routine.name: {
                     "layer": row.layer,
@@ -182,7 +203,7 @@ class Report:
                     "uncovered": row.uncovered,
                     "reason": row.reason,
                 }
-                for row in self.rows
+                for row in self.everything
             },
             "lockstep": {
                 "calls": figures.calls,

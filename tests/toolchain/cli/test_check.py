@@ -180,6 +180,34 @@ def test_a_routine_that_keeps_a_secret_needs_its_traces_compared():
     assert traced.as_json()["traces"] == {"tag_differs": 5}
 
 
+def test_routines_in_no_image_are_judged_alike_and_counted_apart():
+    others = rows_of([check._link_alone(tag_differs)], Coverage())
+    report = report_of(full_coverage(), outside=others, traced={"tag_differs": 5})
+    report.judge(coverage=True)
+    assert report.problems == [
+        "0.0 % of the other routines' instructions are covered; 95 % are promised"
+    ]
+    assert report.total.complete
+    found = report.as_json()
+    assert found["outside"]["routines"] == found["outside"]["models"] == 1
+    assert found["outside"]["instructions"]["covered"] == 0
+    assert found["routines"]["tag_differs"]["uncovered"]
+
+
+def test_the_check_judges_a_routine_that_no_image_holds(small_image, monkeypatch):
+    monkeypatch.setattr(check, "_declared", lambda: ([schedule_backoff, tag_differs], []))
+    paths = ["tests/firmware/shard/test_backoff.py"]
+    monkeypatch.setattr(check, "paths_of", lambda _chosen: paths)
+    result = run("--json")
+    found = json.loads(result.stdout)
+    assert found["unlinked"] == ["tag_differs"]
+    assert found["problems"] == [
+        "tag_differs keeps a secret and no test compares its traces; call `same_traces` of "
+        "emulator/constant_time.py"
+    ]
+    assert found["total"]["routines"] == len(IMAGE.routines())
+
+
 def test_compared_traces_are_summed_over_the_processes(tmp_path):
     for name, count in (("1", 5), ("2", 10)):
         (tmp_path / f"{name}.traces.json").write_text(json.dumps({"judged": {"x": count}}))
