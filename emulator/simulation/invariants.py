@@ -55,7 +55,7 @@ _READERS: dict[tuple[str, ...], Callable[[ShardRow], object]] = {
 }
 _SEQ_VALID = int(ShardFlag.SEQ_VALID)
 """A plain number: the operators of an enum cost more than all else that is done with it here."""
-_ACK_PENDING = int(GatewayFlag.ACK_PENDING)
+_ACK_PENDING, _BEAT_OWED = int(GatewayFlag.ACK_PENDING), int(GatewayFlag.BEAT_OWED)
 SPINS_MOST = 20
 _SESSION_IN_ROW = HEAD_BYTES + GATEWAY_BYTES
 _ROW_BYTES = _SESSION_IN_ROW + SESSION_BYTES
@@ -155,7 +155,7 @@ def _backoff(old: ShardRow, new: ShardRow, turn: Turn) -> str:
     return "" if delay <= longest else f"the delay of {delay} ms is above {longest} ms"
 
 
-def waits_of(new: ShardRow) -> list[tuple[str, int]]:
+def waits_of(new: ShardRow, now: int) -> list[tuple[str, int]]:
     """Return the name and the value of every deadline that ends something a shard waits for."""
     limits: list[tuple[str, int]] = []
     if new.state == S.STARTING:
@@ -166,22 +166,25 @@ def waits_of(new: ShardRow) -> list[tuple[str, int]]:
     elif new.state == S.BACKOFF:
         limits.append(("reconnect_deadline", new.reconnect_deadline))
     if new.gateway_hb_next and new.state in (S.STARTING, S.READY):
-        limits.append(("hb_next", new.gateway_hb_next))
+        interval = new.gateway_heartbeat_interval_ms * CYCLES_PER_MS
+        if new.gateway_flags & _BEAT_OWED and new.gateway_hb_next <= now:
+            limits.append(("a beat's room", new.gateway_hb_next + interval))
+        else:
+            limits.append(("hb_next", new.gateway_hb_next))
         if new.gateway_flags & _ACK_PENDING:
-            interval = new.gateway_heartbeat_interval_ms * CYCLES_PER_MS
             limits.append(("heartbeat ACK", new.gateway_hb_sent_at + interval))
     if new.close_deadline and new.state in (S.ASSIGNED, S.BACKOFF, S.FATAL):
         limits.append(("close_deadline", new.close_deadline))
     return limits
 
 
-def _first_wait(row: ShardRow) -> int:
-    return min((value for _, value in waits_of(row)), default=NEVER)
+def _first_wait(row: ShardRow, now: int) -> int:
+    return min((value for _, value in waits_of(row, now)), default=NEVER)
 
 
 def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
     """Every wait has a deadline, and the node wants to run by then (I8)."""
-    for name, value in waits_of(new):
+    for name, value in waits_of(new, turn.now):
         if value == 0 and name == "reconnect_deadline" and not turn.calibrated:
             continue  # it becomes ASSIGNED(NO_CLOCK) with the next tick
         if value == 0:
@@ -195,7 +198,7 @@ def _waits(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
 
 def _overdue(old: ShardRow, new: ShardRow, turn: Turn) -> str:
     """What was due by the beginning of a turn is done at its end, and no wait is too long (I8)."""
-    for name, value in waits_of(new):
+    for name, value in waits_of(new, turn.now):
         # A reconnect that is due may wait for the farewell of the last connection; a delay that
         # was drawn in this turn may be nothing, and ends with the next one.
         fresh = new.close_deadline or old.state != S.BACKOFF
@@ -204,7 +207,7 @@ def _overdue(old: ShardRow, new: ShardRow, turn: Turn) -> str:
         longest = LONGEST_WAITS_MS.get(name, NEVER)
         if name == "attempt_deadline" and not new.flags & RECOVERING:
             longest = STARTUP_LONGEST_MS
-        if name == "hb_next":
+        if name in ("hb_next", "a beat's room"):
             longest = new.gateway_heartbeat_interval_ms
         if value - turn.now > longest * CYCLES_PER_MS:
             return f"{name} is {(value - turn.now) / CYCLES_PER_MS:g} ms away, at most {longest}"
@@ -339,7 +342,7 @@ class Invariants:
         ]
         self._raw = b"".join(self._parts)
         self.rows = [self._read(slot) for slot in range(node.facts.slots)]
-        self._waits = [_first_wait(row) for row in self.rows]
+        self._waits = [_first_wait(row, 0) for row in self.rows]
         self._last = self._turn()
 
     def check(self, _attachment: Attachment | None = None) -> None:
@@ -373,7 +376,7 @@ class Invariants:
                 continue
             old = self.rows[slot]
             new = self.rows[slot] = self._read(slot)
-            self._waits[slot] = _first_wait(new)
+            self._waits[slot] = _first_wait(new, turn.now)
             if new.plan_generation != old.plan_generation:
                 continue  # another shard has the row; it begins anew
             for name, rule in _RULES:

@@ -5,6 +5,7 @@ from firmware.failure import shard_fail
 from firmware.gateway.handshake import gateway_handshake, later
 from firmware.gateway.send import gateway_heartbeat
 from firmware.layouts.gateway import (
+    BEAT_UNSENT,
     CLOSE_KEEPING_SESSION,
     HELLO_TIMEOUT,
     RESUME_TIMEOUT,
@@ -53,7 +54,7 @@ from toolchain.asm import (
         ShardContext.hb_misses,
         CoreState.now,
     ],
-    writes=[GatewayContext.hb_next, ShardContext.hb_misses],
+    writes=[GatewayContext.hb_next, GatewayContext.flags, ShardContext.hb_misses],
     calls=[gateway_heartbeat, shard_fail, log_write],
     source="firmware/docs/gateway.md#heartbeats",
 )
@@ -89,7 +90,18 @@ def gateway_beat(a: Asm, shard: ShardContext) -> None:
     a.test(gateway.flags, GatewayFlag.ACK_PENDING)
     with a.if_(Z):
         a.call(gateway_heartbeat)
-        a.j(C, done)
+        with a.if_(C):
+            # It found no room: whoever makes none for an interval from when it was due is gone.
+            a.or_(gateway.flags, GatewayFlag.BEAT_OWED)
+            a.mov(RAX, core.now)
+            a.sub(RAX, gateway.hb_next)
+            a.cmp(RAX, gateway.interval_cycles)
+            a.jb(done)
+            a.mov(EDX, End.SEND_FAILED)
+            a.xor(ECX, ECX)
+            a.mov(R8D, CLOSE_KEEPING_SESSION)
+            a.mov(R9D, BEAT_UNSENT.code)
+            a.jmp(shard_fail)
     a.mov(RAX, gateway.hb_next)
     a.add(RAX, gateway.interval_cycles)
     a.cmp(RAX, core.now)
@@ -164,6 +176,13 @@ def gateway_tick(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, shard.phase_deadline)
     a.dec(RAX)
     a.mov(RCX, gateway.hb_next)
+    with a.block() as ahead:
+        a.cmp(RCX, core.now)
+        a.leave(A, ahead)
+        a.test(RCX, RCX)
+        a.leave(Z, ahead)
+        # It found no room: frames that make some wake the shard, else the end of its interval.
+        a.add(RCX, gateway.interval_cycles)
     a.dec(RCX)
     a.cmp(RCX, RAX)
     a.cmov(B, RAX, RCX)

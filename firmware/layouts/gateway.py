@@ -107,3 +107,4 @@ RESUME_TIMEOUT = site(_G, 17, "resume_timeout", "no RESUMED within 20 s of the R
 ZOMBIE = site(_G, 18, "zombie", "a heartbeat was not acknowledged within one interval")
 RECONNECT = site(_G, 19, "reconnect", "the server asked for a reconnect (op 7)")
 SESSION_INVALID = site(_G, 20, "session_invalid", "op 9; detail: 1 = the session may be resumed")
+BEAT_UNSENT = site(_G, 21, "beat_unsent", "a heartbeat found no room within one interval")

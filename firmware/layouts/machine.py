@@ -63,7 +63,7 @@ TRANSITIONS = (
     _row(9, (S,), (B, F), "the attempt, Hello or RESUMED is overdue", "timeout, close 4000", "shard_find_failure"),
     _row(10, (R,), (), "a dispatch", "sequence, hand-over", "gateway_op_dispatch"),
     _row(11, (S, R), (), "a heartbeat is due, none is pending", "op 1 with the sequence or null", "gateway_beat"),
-    _row(12, (S, R), (B, F), "an interval passed without its ACK", "misses + 1, heartbeatTimeout, close 4000", "gateway_beat"),
+    _row(12, (S, R), (B, F), "an interval passed without its ACK, or without room for it", "misses + 1, heartbeatTimeout; or sendFailed; close 4000", "gateway_beat"),
     _row(13, (S, R), (), "op 1, op 11, an unknown opcode", "beat at once; latency; count", "gateway_message"),
     _row(14, (S, R), (B, F), "op 7", "reconnectRequested, close 4000", "gateway_op_reconnect"),
     _row(15, (S, R), (B, F), "op 9 true on Discord, not the third in a row", "session kept, close 4000", "gateway_op_invalid"),

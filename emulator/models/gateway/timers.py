@@ -7,6 +7,7 @@ from emulator.models.gateway.send import gateway_heartbeat
 from emulator.models.log import log
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import (
+    BEAT_UNSENT,
     HELLO_TIMEOUT,
     RESUME_TIMEOUT,
     ZOMBIE,
@@ -22,7 +23,7 @@ from firmware.limits import HELLO_TIMEOUT_MS
 
 @model
 def gateway_beat(w: World, shard: int) -> None:
-    """Decision 22: one beat an interval from a fixed schedule, dead without its ACK."""
+    """Decision 22: one beat an interval from a fixed schedule, dead without its ACK or its room."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     gateway = context.gateway
     if gateway.flags & GatewayFlag.BEAT_OWED:
@@ -37,6 +38,9 @@ def gateway_beat(w: World, shard: int) -> None:
     if now < gateway.hb_next:
         return
     if not pending and gateway_heartbeat(w, shard):
+        gateway.flags |= GatewayFlag.BEAT_OWED
+        if now - gateway.hb_next >= gateway.interval_cycles:
+            shard_fail(w, shard, End.SEND_FAILED, 0, 4000, BEAT_UNSENT.code)
         return
     following = (gateway.hb_next + gateway.interval_cycles) % 2**64
     if following <= now:
@@ -65,7 +69,10 @@ def gateway_tick(w: World, shard: int) -> int:
         return NEVER
     if gateway.hb_next:
         gateway_beat(w, shard)
-    times = [t for t in (context.phase_deadline, gateway.hb_next) if t]
+    beat = gateway.hb_next
+    if beat and beat <= now:
+        beat = (beat + gateway.interval_cycles) % 2**64
+    times = [t for t in (context.phase_deadline, beat) if t]
     if gateway.flags & GatewayFlag.ACK_PENDING:
         times.append((gateway.hb_sent_at + gateway.interval_cycles) % 2**64)
     return min(times, default=NEVER)

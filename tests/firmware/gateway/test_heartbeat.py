@@ -87,13 +87,39 @@ class TestSchedule:
     def test_without_room_the_beat_stays_due(self):
         c = beating()
         c.stream.fill(left=3)
-        c.tick()
+        assert c.tick() == INTERVAL
         assert c.gateway.hb_next == c.now
         assert c.gateway.beats == 0
-        assert not c.gateway.flags & GatewayFlag.ACK_PENDING
+        assert c.gateway.flags == GatewayFlag.BEAT_OWED
         c.stream.take_sent()
         c.tick()
         assert [m["op"] for m in c.sent()] == [1]
+
+    @pytest.mark.parametrize(("late", "dead"), [(INTERVAL - 1, False), (INTERVAL, True)])
+    def test_a_beat_without_room_for_one_interval_is_the_end(self, late, dead):
+        c = beating()
+        c.stream.fill(left=3)
+        c.tick()
+        c.receive(ACK)  # of nothing: it proves no room
+        c.wait(late)
+        c.tick()
+        context = c.shard
+        assert (context.failure == End.SEND_FAILED) == dead
+        assert context.hb_misses == 0
+        if dead:
+            assert (context.failure_close, context.failure_flags) == (4000, 0)
+            assert context.last_error == layout.BEAT_UNSENT.code
+
+    def test_a_beat_that_got_its_room_keeps_the_schedule(self):
+        c = beating()
+        first = c.gateway.hb_next
+        c.stream.fill(left=3)
+        c.tick()
+        c.wait(INTERVAL - 1)
+        c.stream.take_sent()
+        assert c.tick() == 1
+        assert c.sent() == [{"op": 1, "d": 5}]
+        assert c.gateway.hb_next == first + INTERVAL * CYCLES_PER_MS
 
     def test_a_failed_shard_has_no_timers(self):
         c = beating()

@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.packet import ACK, FIN, RST, SYN
+from emulator.simulation.peers.tcp_tricks import clamp_window
 from firmware.layouts.node import CLOCK
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardState
@@ -80,6 +82,53 @@ def test_v38_a_peer_that_vanished(case_of, profile):
     # The next connection waits for its delay alone, not for a dead peer's answer.
     case.until(lambda: len(case.talks) == 2, within_s=3)
     assert case.talk.opened_s - verdict == pytest.approx(record.delay_ms / 1000, abs=0.1)
+    case.healed()
+    assert case.handshakes == [[2], [6]]
+
+
+def swallow_data(case, *, answer=False):
+    """Take nothing more of what the node says."""
+    tcp = case.talk.peer.tcp
+
+    def drop(segment):
+        mine = segment.src_port == tcp.remote[1] and segment.payload
+        if not mine or segment.flags & (SYN | FIN | RST):
+            return [segment]
+        if answer:
+            tcp.inject(ACK, window=0)
+        return []
+
+    tcp.stack.in_filter = drop
+
+
+def close_window(case):
+    """Offer no room from now on, take nothing, and answer every probe."""
+    case.talk.peer.tcp.out_filter = clamp_window(0)
+    swallow_data(case, answer=True)
+
+
+@pytest.mark.parametrize("block", [swallow_data, close_window])
+def test_v38_a_beat_that_finds_no_room_is_waited_for_one_interval(case_of, profile, block):
+    case = case_of(profile, heartbeat_interval_ms=BEAT_MS, heartbeat_grace_ms=600_000)
+    case.run(0.1)
+    block(case)
+    for _ in range(600):
+        case.say({"op": 1, "d": None})
+    due = case.view.gateway.hb_next
+    turns = 0
+
+    def count(_attachment):
+        nonlocal turns
+        turns += 1
+
+    case.rig.after_turn.append(count)
+    while not case.records() and turns < 1_000:
+        case.say({"op": 11})
+        case.run(1)
+    late_s = (case.view.evidence.failed_at - due) / case.rig.node.g(CLOCK).tsc_cycles_per_ms / 1000
+    case.failed("sendFailed", then="resume", below_ms=1_000)
+    assert late_s == pytest.approx(BEAT_MS / 1000, abs=0.05)
+    assert case.row.hb_misses == 0
     case.healed()
     assert case.handshakes == [[2], [6]]
 
