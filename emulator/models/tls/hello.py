@@ -1,0 +1,41 @@
+"""ClientHello, written from RFC 8446 4.1.2 and 4.2."""
+
+from emulator.effects import World, model
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import Scheme
+from firmware.layouts.tls_arena import GROUPS, SUITES, TlsArena
+
+
+def vector(size: int, contents: bytes) -> bytes:
+    """Return contents behind their length of `size` bytes (RFC 8446 3.4)."""
+    return len(contents).to_bytes(size, "big") + contents
+
+
+def numbers(values: tuple[int, ...]) -> bytes:
+    """Return a vector of two-byte numbers."""
+    return vector(2, b"".join(value.to_bytes(2, "big") for value in values))
+
+
+def extension(kind: int, value: bytes) -> bytes:
+    """Return an extension."""
+    return kind.to_bytes(2, "big") + vector(2, value)
+
+
+@model
+def tls_write_hello(w: World, shard: int) -> None:
+    """Name, groups, schemes, protocol, version, one share, and the cookie when there is one."""
+    arena = w.view(TlsArena, w.view(ShardContext, shard).tls.arena_ptr)
+    name = arena.host[: arena.host_len]
+    found = extension(0, vector(2, b"\x00" + vector(2, name))) if name else b""
+    found += extension(10, numbers(GROUPS)) + extension(13, numbers(tuple(Scheme)))
+    found += extension(16, vector(2, vector(1, b"http/1.1")))
+    found += extension(43, vector(1, b"\x03\x04"))
+    share = arena.share[: arena.share_len]
+    found += extension(51, vector(2, arena.share_group.to_bytes(2, "big") + vector(2, share)))
+    if arena.cookie_len:
+        found += extension(44, vector(2, arena.cookie[: arena.cookie_len]))
+    body = b"\x03\x03" + bytes(arena.random) + vector(1, bytes(arena.session_id))
+    body += numbers(SUITES) + b"\x01\x00" + vector(2, found)
+    message = b"\x01" + vector(3, body)
+    arena.hello[: len(message)] = message
+    arena.hello_len = len(message)

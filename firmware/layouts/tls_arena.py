@@ -1,0 +1,158 @@
+"""The arena of a handshake: what a shard needs between its SYN and CONNECTED, and no longer.
+
+A few arenas serve all shards of a node; each is wiped when its handshake ends.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from firmware.layouts.config import HOST_MAX
+from firmware.layouts.tls import (
+    COOKIE_MAX,
+    HANDSHAKE_HEADER_BYTES,
+    HELLO_MAX,
+    MESSAGE_MAX,
+    SECRET_MAX,
+    TLS_1_3,
+    Extension,
+    Group,
+    Scheme,
+    Suite,
+)
+from toolchain.layout import Struct, array, bytes_, u16, u32
+from toolchain.layout.data import constant
+
+RANDOM_BYTES = 32
+SESSION_ID_BYTES = 32
+SHARE_MAX = 65
+"""A P-256 point, uncompressed (RFC 8446 4.2.8.2); X25519 has 32 bytes."""
+SHARE_BYTES = {Group.X25519: 32, Group.SECP256R1: 65}
+FOUND_TYPES = 64
+"""Extensions of smaller types are noted by place; all that we know are."""
+ALPN_NAME = b"http/1.1"
+SUITES = (Suite.AES_128_GCM_SHA256, Suite.AES_256_GCM_SHA384, Suite.CHACHA20_POLY1305_SHA256)
+GROUPS = (Group.X25519, Group.SECP256R1)
+SUITES_FIRST = min(SUITES)
+RETRY_RANDOM = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+"""RFC 8446 4.1.3: SHA-256 of "HelloRetryRequest"."""
+DOWNGRADE_RANDOM = b"DOWNGRD"
+"""RFC 8446 4.1.3: the last eight bytes of a random begin so, then 0 or 1, for TLS 1.1 or 1.2."""
+
+
+class Found(Struct):
+    """Where the value of an extension lies in the message in hand."""
+
+    SIZE = 8
+    offset = u32(0x00, "offset of its value in the arena; 0 = the extension is not there")
+    length = u32(0x04, "bytes of its value")
+
+
+class TlsArena(Struct):
+    """Work space of one handshake."""
+
+    SIZE = 0x1_0000
+    # What we say.
+    host_len = u32(0x000, "bytes of the name; 0 = an address, which SNI may not carry")
+    hello_len = u32(0x004, "bytes of our last ClientHello, with its header")
+    cookie_len = u32(0x008, "bytes of the cookie that the server wants back; 0 = none")
+    share_group = u16(0x00C, "Group of the share that we sent last")
+    share_len = u16(0x00E, "its bytes")
+    retry_suite = u16(0x010, "Suite that HelloRetryRequest chose; 0 = there was none")
+    host = bytes_(0x020, HOST_MAX, "the name, in small letters, without a last dot", align=16)
+    random = bytes_(0x0A0, RANDOM_BYTES, "our random; the same in both hellos", align=16)
+    session_id = bytes_(0x0C0, SESSION_ID_BYTES, "our session id (RFC 8446 D.4)", align=16)
+    share = bytes_(0x0E0, SHARE_MAX, "our public key share", align=16)
+    private = bytes_(0x130, 32, "its private key", align=16)
+    # What the server says.
+    peer_share = bytes_(0x150, SHARE_MAX, "the server's key share", align=16)
+    message_have = u32(0x194, "bytes in `message`, its header included")
+    message_need = u32(0x198, "bytes that the message has, its header included; 0 = not known")
+    chain_at = u32(0x19C, "offset in the arena of the certificate list in `message`")
+    chain_len = u32(0x1A0, "its bytes")
+    scheme = u16(0x1A4, "Scheme of CertificateVerify")
+    signature_len = u16(0x1A6, "bytes of its signature")
+    signature_at = u32(0x1A8, "offset of the signature in the arena")
+    found = array(0x200, Found, FOUND_TYPES, "extensions of the message in hand")
+    hello = bytes_(0x400, HELLO_MAX, "our last ClientHello", align=16)
+    cookie = bytes_(0xA00, COOKIE_MAX, "what the server wants back", align=16)
+    # Secrets of the handshake (RFC 8446 7.1).
+    shared = bytes_(0xE00, SECRET_MAX, "what both key shares give", align=16)
+    secret = bytes_(0xE30, SECRET_MAX, "the early, handshake, then master secret", align=16)
+    client_secret = bytes_(0xE60, SECRET_MAX, "client handshake traffic secret", align=16)
+    server_secret = bytes_(0xE90, SECRET_MAX, "server handshake traffic secret", align=16)
+    finished_key = bytes_(0xEC0, SECRET_MAX, "key of a Finished", align=16)
+    digest = bytes_(0xEF0, SECRET_MAX, "of the transcript so far", align=16)
+    verify_data = bytes_(0xF20, SECRET_MAX, "of a Finished", align=16)
+    message = bytes_(
+        0x1000, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
+    )
+    scratch = bytes_(0x7100, 0x8F00, "for the certificates and their signatures", align=64)
+
+
+class Place(enum.IntEnum):
+    """Where extensions of a server stand (RFC 8446 4.2)."""
+
+    SERVER_HELLO = 0
+    RETRY = 1
+    ENCRYPTED = 2
+    REQUEST = 3
+    ENTRY = 4
+
+
+def _bits(*kinds: Extension) -> int:
+    return sum(1 << kind for kind in kinds)
+
+
+_E = Extension
+OFFERED = _bits(
+    _E.SERVER_NAME, _E.SUPPORTED_GROUPS, _E.SIGNATURE_ALGORITHMS, _E.ALPN, _E.SUPPORTED_VERSIONS,
+    _E.KEY_SHARE,
+)  # fmt: skip
+"""What ClientHello carries, as bits by type; a server answers nothing else."""
+EVERYTHING = (1 << FOUND_TYPES) - 1
+ALLOWED: dict[Place, int] = {
+    Place.SERVER_HELLO: _bits(_E.SUPPORTED_VERSIONS, _E.KEY_SHARE),
+    Place.RETRY: _bits(_E.SUPPORTED_VERSIONS, _E.KEY_SHARE, _E.COOKIE),
+    Place.ENCRYPTED: _bits(_E.SERVER_NAME, _E.ALPN, _E.SUPPORTED_GROUPS),
+    Place.REQUEST: EVERYTHING,
+    Place.ENTRY: 0,
+}
+"""What may stand where, as bits by type. What a CertificateRequest asks for we may ignore."""
+TLS_PLACES = constant(
+    "tls_places",
+    b"".join(ALLOWED[place].to_bytes(8, "little") for place in Place),
+    "extensions that may stand in a place, as bits by type",
+    align=8,
+)
+
+
+def _u16(value: int) -> bytes:
+    return value.to_bytes(2, "big")
+
+
+def _listed(items: tuple[int, ...]) -> bytes:
+    return _u16(2 * len(items)) + b"".join(map(_u16, items))
+
+
+def _extension(kind: Extension, value: bytes) -> bytes:
+    return _u16(kind) + _u16(len(value)) + value
+
+
+HELLO_SUITES = _listed(SUITES) + b"\x01\x00"
+"""Cipher suites, and the one compression that there is: none."""
+HELLO_EXTENSIONS = (
+    _extension(_E.SUPPORTED_GROUPS, _listed(GROUPS))
+    + _extension(_E.SIGNATURE_ALGORITHMS, _listed(tuple(Scheme)))
+    + _extension(_E.ALPN, _u16(1 + len(ALPN_NAME)) + bytes([len(ALPN_NAME)]) + ALPN_NAME)
+    + _extension(_E.SUPPORTED_VERSIONS, b"\x02" + _u16(TLS_1_3))
+)
+"""Extensions that are the same in every ClientHello."""
+TLS_HELLO_SUITES = constant("tls_hello_suites", HELLO_SUITES, "suites and compression of ours")
+TLS_HELLO_EXTENSIONS = constant(
+    "tls_hello_extensions", HELLO_EXTENSIONS, "extensions of every ClientHello"
+)
+TLS_RETRY_RANDOM = constant(
+    "tls_retry_random", RETRY_RANDOM, "the random that makes a ServerHello a retry", align=8
+)
+TLS_ALPN_NAME = constant("tls_alpn_name", ALPN_NAME, "the protocol that we speak", align=8)
