@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolchain.asm import Region
-from toolchain.layout import Global, Struct, bytes_, nested, ptr, u32, u64
+from toolchain.layout import Global, Struct, bytes_, nested, ptr, u8, u32, u64
 from toolchain.layout.data import constant
 
 CHACHA_BLOCK_BYTES = 64
@@ -119,5 +119,21 @@ class Hmac(Struct):
     inner = bytes_(0x150, SHA512_DIGEST_BYTES, "the inner digest", align=16)
 
 
+HKDF_LABEL_MAX, HKDF_CONTEXT_MAX = 24, 64
+"""Bytes of a label with its prefix, and of a context; TLS 1.3 needs 18 and 48."""
+
+
+class Hkdf(Struct):
+    """Work space of the one HKDF-Expand that runs at a time (RFC 5869 2.3)."""
+
+    SIZE = 0xB0
+    block = bytes_(0x00, SHA512_DIGEST_BYTES, "T(i), the block before; wiped at the end", align=16)
+    counter = u8(0x40, "i")
+    info = bytes_(
+        0x50, 4 + HKDF_LABEL_MAX + HKDF_CONTEXT_MAX, "an HkdfLabel (RFC 8446 7.1)", align=16
+    )
+
+
 HASH = Global("hash", Hash, "work space of a hash that starts and ends in one turn", align=64)
 HMAC = Global("hmac", Hmac, "work space of HMAC", align=64)
+HKDF = Global("hkdf", Hkdf, "work space of HKDF", align=64)

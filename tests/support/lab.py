@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import unicorn.x86_const as ux
 
 from emulator.effects import World
-from emulator.lockstep import Lockstep, Result
+from emulator.lockstep import Lockstep, Result, registers_of
 from emulator.machine import Machine, Region
 from firmware import limits
 from firmware.layouts import node
@@ -135,6 +135,14 @@ class Lab:
     ) -> Result:
         """Call routine and model in lockstep."""
         return self.lockstep.call(routine, environment, **inputs)
+
+    def free(self, routine: Routine, /, **inputs: int) -> dict[str, int]:
+        """Call the routine alone, without hooks: where published vectors judge, and long inputs.
+
+        Returns:
+            The general registers and `flags` afterwards.
+        """
+        return self.machine.call(routine.name, registers_of(self.machine, routine, inputs))
 
 
 class LiveWorld(World):
