@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 
 from firmware.layouts.config import HOST_MAX
+from firmware.layouts.crypto import Hash
 from firmware.layouts.tls import (
     COOKIE_MAX,
     HANDSHAKE_HEADER_BYTES,
@@ -20,7 +21,7 @@ from firmware.layouts.tls import (
     Scheme,
     Suite,
 )
-from toolchain.layout import Struct, array, bytes_, u16, u32
+from toolchain.layout import Struct, array, bytes_, nested, u16, u32
 from toolchain.layout.data import constant
 
 RANDOM_BYTES = 32
@@ -28,6 +29,8 @@ SESSION_ID_BYTES = 32
 SHARE_MAX = 65
 """A P-256 point, uncompressed (RFC 8446 4.2.8.2); X25519 has 32 bytes."""
 SHARE_BYTES = {Group.X25519: 32, Group.SECP256R1: 65}
+SHARED_BYTES = 32
+"""Of the secret that X25519 or P-256 gives."""
 FOUND_TYPES = 64
 """Extensions of smaller types are noted by place; all that we know are."""
 ALPN_NAME = b"http/1.1"
@@ -76,16 +79,18 @@ class TlsArena(Struct):
     found = array(0x200, Found, FOUND_TYPES, "extensions of the message in hand")
     hello = bytes_(0x400, HELLO_MAX, "our last ClientHello", align=16)
     cookie = bytes_(0xA00, COOKIE_MAX, "what the server wants back", align=16)
-    # Secrets of the handshake (RFC 8446 7.1).
-    shared = bytes_(0xE00, SECRET_MAX, "what both key shares give", align=16)
-    secret = bytes_(0xE30, SECRET_MAX, "the early, handshake, then master secret", align=16)
-    client_secret = bytes_(0xE60, SECRET_MAX, "client handshake traffic secret", align=16)
-    server_secret = bytes_(0xE90, SECRET_MAX, "server handshake traffic secret", align=16)
-    finished_key = bytes_(0xEC0, SECRET_MAX, "key of a Finished", align=16)
-    digest = bytes_(0xEF0, SECRET_MAX, "of the transcript so far", align=16)
-    verify_data = bytes_(0xF20, SECRET_MAX, "of a Finished", align=16)
+    transcript = nested(0xE00, Hash, "every handshake message so far")
+    digest = bytes_(0xED0, SECRET_MAX, "of the transcript so far", align=16)
+    # Secrets (RFC 8446 7.1).
+    shared = bytes_(0xF00, SHARED_BYTES, "what both key shares give", align=16)
+    secret = bytes_(0xF20, SECRET_MAX, "the handshake secret, then the master secret", align=16)
+    client_secret = bytes_(0xF50, SECRET_MAX, "client handshake traffic secret", align=16)
+    server_secret = bytes_(0xF80, SECRET_MAX, "server handshake traffic secret", align=16)
+    client_data = bytes_(0xFB0, SECRET_MAX, "client application traffic secret", align=16)
+    derived = bytes_(0xFE0, SECRET_MAX, "a key on its way to another", align=16)
+    verify_data = bytes_(0x1010, SECRET_MAX, "what a Finished has to say", align=16)
     message = bytes_(
-        0x1000, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
+        0x1080, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
     )
     scratch = bytes_(0x7100, 0x8F00, "for the certificates and their signatures", align=64)
 
