@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 
 from firmware.errors import Layer, Site, site
-from firmware.layouts.alert import Alert
 from firmware.layouts.der import known_table
+from firmware.layouts.tls_sites import CERTIFICATE_BAD, CERTIFICATE_NAME, CERTIFICATE_UNSUPPORTED
 from toolchain.layout import Struct, enum32, flags32, nested, ptr, u32, u64
 from toolchain.layout.data import constant
 
@@ -92,6 +92,8 @@ class GeneralName(enum.IntEnum):
     IP = 0x87
 
 
+IPV4_BYTES, IPV6_BYTES = 4, 16
+"""Of an iPAddress (RFC 5280 4.2.1.6); a constraint has a mask of the same length behind it."""
 GENERAL_NAME_MAX = 8
 """Highest number of a kind of name."""
 
@@ -182,14 +184,18 @@ DUPLICATE = site(_X, 6, "duplicate", "an extension twice; detail: last number in
 CRITICAL = site(
     _X, 7, "critical", "an unknown critical extension; detail: last number in id-ce, or 0"
 )
+CONSTRAINTS = site(
+    _X, 8, "constraints", "a name outside of a CA's nameConstraints; detail: which certificate"
+)
 
-ALERTS: dict[Site, Alert] = {
-    NOT_DER: Alert.BAD_CERTIFICATE,
-    VERSION: Alert.UNSUPPORTED_CERTIFICATE,
-    ALGORITHMS_DIFFER: Alert.BAD_CERTIFICATE,
-    TIME: Alert.BAD_CERTIFICATE,
-    EXTENSION: Alert.BAD_CERTIFICATE,
-    DUPLICATE: Alert.BAD_CERTIFICATE,
-    CRITICAL: Alert.UNSUPPORTED_CERTIFICATE,
+VERDICTS: dict[Site, Site] = {
+    NOT_DER: CERTIFICATE_BAD,
+    VERSION: CERTIFICATE_UNSUPPORTED,
+    ALGORITHMS_DIFFER: CERTIFICATE_BAD,
+    TIME: CERTIFICATE_BAD,
+    EXTENSION: CERTIFICATE_BAD,
+    DUPLICATE: CERTIFICATE_BAD,
+    CRITICAL: CERTIFICATE_UNSUPPORTED,
+    CONSTRAINTS: CERTIFICATE_NAME,
 }
-"""What a peer is told, by the reason."""
+"""What each reason is for the connection: the failure of TLS, which has the alert."""

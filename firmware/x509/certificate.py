@@ -22,11 +22,11 @@ from firmware.layouts.x509 import (
     Extension,
     Slice,
 )
+from firmware.x509.constraints import x509_name_constraints
 from firmware.x509.der import der_known, der_open, der_read, must_end, open_element
 from firmware.x509.extensions import (
     must_be_true,
     x509_basic_constraints,
-    x509_constraints_place,
     x509_extended_key_usage,
     x509_key_usage,
     x509_names,
@@ -77,7 +77,7 @@ HANDLERS = {
     Extension.KEY_USAGE: x509_key_usage,
     Extension.SUBJECT_ALT_NAME: x509_names,
     Extension.BASIC_CONSTRAINTS: x509_basic_constraints,
-    Extension.NAME_CONSTRAINTS: x509_constraints_place,
+    Extension.NAME_CONSTRAINTS: x509_name_constraints,
     Extension.EXTENDED_KEY_USAGE: x509_extended_key_usage,
 }
 """Extensions that are read; any other must not be critical."""

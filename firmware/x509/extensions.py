@@ -4,6 +4,8 @@ from firmware.abi import CALLER_SAVED
 from firmware.layouts.der import DER_IN, Tag
 from firmware.layouts.x509 import (
     GENERAL_NAME_MAX,
+    IPV4_BYTES,
+    IPV6_BYTES,
     PURPOSES,
     Certificate,
     CertificateFlag,
@@ -16,7 +18,6 @@ from toolchain.asm import (
     CF,
     EAX,
     ECX,
-    EDX,
     R12,
     R13,
     RCX,
@@ -40,15 +41,14 @@ from toolchain.asm import (
 DER_TRUE = 0xFF
 CONTEXT_CLASS, CLASS_MASK = 0x80, 0xC0
 NUMBER_MASK = 0x1F
-IPV4_BYTES, IPV6_BYTES = 4, 16
 UNUSED_MAX = 7
 
-_VALUE = (
+EXTENSION_VALUE = (
     In(RSI, int, "the extension's value"),
     In(RDX, int, "its end"),
     In(RDI, Certificate, "whose it is"),
 )
-_MALFORMED = (Out(CF, "1 = malformed"),)
+MALFORMED = (Out(CF, "1 = malformed"),)
 
 
 def must_be_true(a: Asm, bad: Label) -> None:
@@ -62,8 +62,8 @@ def must_be_true(a: Asm, bad: Label) -> None:
 
 
 @routine(
-    inputs=_VALUE,
-    outputs=_MALFORMED,
+    inputs=EXTENSION_VALUE,
+    outputs=MALFORMED,
     clobbers=CALLER_SAVED,
     reads=[DER_IN],
     writes=[Certificate.flags, Certificate.path_length],
@@ -102,8 +102,8 @@ def x509_basic_constraints(a: Asm, value: Reg64, end: Reg64, certificate: Certif
 
 
 @routine(
-    inputs=_VALUE,
-    outputs=_MALFORMED,
+    inputs=EXTENSION_VALUE,
+    outputs=MALFORMED,
     clobbers=CALLER_SAVED,
     reads=[DER_IN],
     writes=[Certificate.flags, Certificate.key_usage],
@@ -141,8 +141,8 @@ def x509_key_usage(a: Asm, value: Reg64, end: Reg64, certificate: Certificate) -
 
 
 @routine(
-    inputs=_VALUE,
-    outputs=_MALFORMED,
+    inputs=EXTENSION_VALUE,
+    outputs=MALFORMED,
     clobbers=CALLER_SAVED,
     writes=[Certificate.flags],
     calls=[der_open, der_known],
@@ -177,8 +177,8 @@ def x509_extended_key_usage(a: Asm, value: Reg64, end: Reg64, certificate: Certi
 
 
 @routine(
-    inputs=_VALUE,
-    outputs=_MALFORMED,
+    inputs=EXTENSION_VALUE,
+    outputs=MALFORMED,
     clobbers=CALLER_SAVED,
     writes=[Slice.start, Slice.size],
     calls=[der_open, der_read],
@@ -221,34 +221,6 @@ def x509_names(a: Asm, value: Reg64, end: Reg64, certificate: Certificate) -> No
         a.place(other)
         a.cmp(RSI, R13)
         a.again(B, each)
-    a.clc()
-    a.ret()
-    a.place(bad)
-    a.stc()
-    a.ret()
-
-
-@routine(
-    inputs=_VALUE,
-    outputs=_MALFORMED,
-    clobbers=CALLER_SAVED,
-    writes=[Slice.start, Slice.size],
-    calls=[der_open],
-    saves=[R12, R13],
-    source="RFC 5280 4.2.1.10",
-)
-def x509_constraints_place(a: Asm, value: Reg64, end: Reg64, certificate: Certificate) -> None:
-    """Note where nameConstraints lie; `x509_constrain` reads them. Empty ones are refused."""
-    kept = Certificate.at(R12)
-    bad = a.label("bad")
-    a.mov(R12, RDI)
-    a.mov(R13, end)
-    open_element(a, Tag.SEQUENCE, R13, bad)
-    must_end(a, R13, bad)
-    a.mov(kept.constraints.start, RSI)
-    a.sub(RDX, RSI)
-    a.jz(bad)
-    a.mov(kept.constraints.size, EDX)
     a.clc()
     a.ret()
     a.place(bad)

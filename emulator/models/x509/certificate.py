@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from emulator.effects import World, model
+from emulator.models.x509.constraints import x509_name_constraints
 from emulator.models.x509.der import der_known, der_open, der_read
 from emulator.models.x509.extensions import (
     is_true,
     x509_basic_constraints,
-    x509_constraints_place,
     x509_extended_key_usage,
     x509_key_usage,
     x509_names,
@@ -33,7 +33,7 @@ _READ: dict[int, Callable[..., int]] = {
     15: x509_key_usage,
     17: x509_names,
     19: x509_basic_constraints,
-    30: x509_constraints_place,
+    30: x509_name_constraints,
     37: x509_extended_key_usage,
 }
 

@@ -91,17 +91,3 @@ def x509_names(w: World, value: int, end: int, certificate: int) -> int:
         here = after
         if here == end:
             return 0
-
-
-@model
-def x509_constraints_place(w: World, value: int, end: int, certificate: int) -> int:
-    """SEQUENCE with something in it."""
-    view = w.view(Certificate, certificate)
-    wrong, inside = _whole(w, value, end, _SEQUENCE)
-    if wrong:
-        return 1
-    view.constraints.start = inside
-    if inside == end:
-        return 1
-    view.constraints.size = end - inside
-    return 0

@@ -196,6 +196,8 @@ MALFORMED = {
         "not_der",
     ),
     "no-tbs": (c.der(c.SEQUENCE, c.ECDSA_SHA256), "not_der"),
+    "no-parts": (c.der(c.SEQUENCE), "not_der"),
+    "no-algorithm": (c.der(c.SEQUENCE, GOOD.tbs()), "not_der"),
     "no-version": (c.Fields(version=b""), "version"),
     "version-1": (c.Fields(version=b"\xa0\x03\x02\x01\x00"), "version"),
     "version-2": (c.Fields(version=b"\xa0\x03\x02\x01\x01"), "version"),
@@ -350,7 +352,7 @@ def test_x509_parse_an_extension_twice_is_refused(number):
         15: c.der(c.BITS, b"\7\x80"),
         17: c.der(c.SEQUENCE, b"\x82\0"),
         19: c.der(c.SEQUENCE),
-        30: c.der(c.SEQUENCE, b"\xa0\0"),
+        30: c.der(c.SEQUENCE, c.der(0xA0, c.der(c.SEQUENCE, b"\x82\0"))),
         37: c.der(c.SEQUENCE, c.SERVER_AUTH),
     }
     one = c.extension(number, values.get(number, b""))

@@ -1,0 +1,13 @@
+"""Every reason to refuse a certificate is a failure of the connection with an alert of its own."""
+
+from firmware.errors import SITES, Layer
+from firmware.layouts.tls_sites import REFUSALS
+from firmware.layouts.x509 import VERDICTS
+
+
+def test_every_reason_has_a_verdict_and_every_verdict_an_alert():
+    assert set(VERDICTS) == {site for site in SITES.values() if site.layer is Layer.X509}
+    for verdict in VERDICTS.values():
+        refusal = REFUSALS[verdict]
+        assert refusal.alert is not None
+        assert refusal.wait_s >= 60, "the same certificate would come again at once"
