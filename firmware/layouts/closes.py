@@ -122,6 +122,33 @@ def rule(profile: ProfileId, code: int) -> CloseRule:
     return RULES[profile].get(code, CloseRule())
 
 
+_NEXT = {
+    Action.RESUME: "resume",
+    Action.ANOMALY: "resume; counts as a fault of ours",
+    Action.ANOMALY | Action.IDENTIFY: "new session; counts as a fault of ours",
+    Action.IDENTIFY: "new session",
+    Action.IDENTIFY_IN_REPLAY: "new session if it answers a Resume, else resume",
+    Action.WAIT: "resume, not at once",
+}
+
+
+def _next(found: CloseRule) -> str:
+    return f"none: FATAL, {found.stop.name}" if found.stop else _NEXT[found.action]
+
+
+def table() -> str:
+    """Return the rules of all profiles as a Markdown table, for firmware/docs/gateway.md."""
+    codes = sorted({TRY_AGAIN_LATER, *(code for rules in RULES.values() for code in rules)})
+    names = [profile.name.capitalize() for profile in ProfileId]
+    lines = [f"| code | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for code in codes:
+        name = MEANINGS[code].partition(":")[0]
+        cells = " | ".join(_next(rule(profile, code)) for profile in ProfileId)
+        lines.append(f"| {code} {name} | {cells} |")
+    rest = " | ".join(_next(CloseRule()) for _ in ProfileId)
+    return "\n".join([*lines, f"| none, and all others | {rest} |"])
+
+
 def _row(profile: ProfileId, code: int) -> bytes:
     found = rule(profile, code)
     return bytes([found.action, found.stop])
