@@ -4,7 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.cpu.power import power_pressed
 from firmware.layouts.control import ControlRequest
 from firmware.layouts.log import NODE_STOPPED, NODE_STOPPING
-from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.stop import (
     STOP,
@@ -109,7 +109,7 @@ STOP_TIMEOUT_MS together; sessions are saved after it, in a time of their own.""
         Stop.phase,
         Stop.reason,
         CoreState.now,
-        CoreState.slots_used,
+        Plan.local_count,
         Clock.tsc_cycles_per_ms,
     ],
     writes=[
@@ -141,7 +141,7 @@ def stop_begin(a: Asm, reason: Reg32) -> None:
     a.mov(STOP.it.deadline, RAX)
     a.call(slots_wake)
     a.mov(EDX, STOP.it.reason)
-    a.mov(ECX, core.slots_used)
+    a.mov(ECX, PLAN.it.local_count)
     log(a, NODE_STOPPING)
     a.ret()
 

@@ -59,7 +59,12 @@ def _sentence(report: dict[str, Any]) -> str:
         f"shards {report['start']} to {last} of {report['total']}, plan {report['generation']}, "
         f"{report['moves']} of {MOVES_MAX} moves in the last hour"
     )
-    return f"{text}; {report['leaving']} shards are closing" if report["leaving"] else text
+    leaving = report["leaving"]
+    return (
+        f"{text}; {leaving} {'shard is' if leaving == 1 else 'shards are'} closing"
+        if leaving
+        else text
+    )
 
 
 @click.command(

@@ -8,7 +8,7 @@ from emulator.models.node.sessions import stop_save
 from firmware.layouts.clock import NEVER
 from firmware.layouts.control import ControlResult
 from firmware.layouts.log import NODE_STOPPED, NODE_STOPPING
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.stop import (
     STOP,
@@ -48,7 +48,7 @@ def stop_begin(w: World, reason: int) -> None:
     stop.closed = stop.reset = 0
     stop.deadline = core.now + STOP_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
     slots_wake(w)
-    log_write(w, 0, NODE_STOPPING, reason, core.slots_used, 0, 0)
+    log_write(w, 0, NODE_STOPPING, reason, w.g(PLAN).local_count, 0, 0)
 
 
 @model

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.layouts.control import ControlResult
 from firmware.layouts.log import LOG, LOG_RING
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.power import POWER
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.stop import STOP, StopPhase, StopReason, StopReport
@@ -28,6 +28,7 @@ def prepare(*shards, cycles=MS):
     LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = cycles, NOW
     core, made = LAB.g(CORE), []
     core.slots_used = len(shards)
+    LAB.g(PLAN).local_count = len(shards)
     for n, (state, tcp, deadline, flag) in enumerate(shards):
         context = LAB.view(ShardContext, LAB.shard(n))
         context.state, context.tcp.state, context.close_deadline = state, tcp, deadline
