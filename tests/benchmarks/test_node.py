@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from firmware.limits import SHARDS_MAX
 from pxe.node import NodeError
 from tests.support.bench import REPEATS, cpu_seconds, resident_mib, spread
 from tests.support.site import SHARDS, quiet, running
@@ -17,9 +18,9 @@ BOOT_S = 45.0
 IDLE_S = 30
 
 
-async def starts(memory_mb: int) -> bool:
-    """Say whether 16 shards reach READY through the boot ROM with so much RAM."""
-    shards = {"shards.total": SHARDS, "shards.count": SHARDS, "gateway.max_concurrency": SHARDS}
+async def starts(memory_mb: int, count: int) -> bool:
+    """Say whether so many shards reach READY through the boot ROM with so much RAM."""
+    shards = {"shards.total": count, "shards.count": count, "gateway.max_concurrency": count}
     config = load_config(None, os.environ, shards)
     runner = Runner(RunOptions(config, f"bench-{os.getpid()}", memory_mb=memory_mb))
     try:
@@ -29,16 +30,17 @@ async def starts(memory_mb: int) -> bool:
     return True
 
 
-def test_smallest_memory(figure):
+@pytest.mark.parametrize("count", [SHARDS, SHARDS_MAX])
+def test_smallest_memory(figure, count):
     enough, too_small = 32, 1
-    assert asyncio.run(starts(enough))
+    assert asyncio.run(starts(enough, count))
     while enough - too_small > 1:
         middle = (enough + too_small) // 2
-        if asyncio.run(starts(middle)):
+        if asyncio.run(starts(middle, count)):
             enough = middle
         else:
             too_small = middle
-    figure("smallest RAM with which 16 shards reach READY", f"`-m {enough}` (MiB)")
+    figure(f"smallest RAM with which {count} shards reach READY", f"`-m {enough}` (MiB)")
 
 
 async def idle(folder) -> tuple[list[float], float]:

@@ -6,12 +6,14 @@ from emulator.simulation.node import node_image
 from firmware.layouts import machine
 from firmware.layouts.shard import ShardState
 
-DOC = (Path(__file__).parents[3] / "firmware/docs/lifecycle.md").read_text()
+ROOT = Path(__file__).parents[3]
+DOC = (ROOT / "firmware/docs/lifecycle.md").read_text()
 
 
 def test_the_documentation_shows_the_table_as_it_is():
     for part in (machine.diagram(), machine.table(), machine.invariants()):
         assert part in DOC, "print it with `shardfw layout --machine`"
+    assert machine.diagram() in (ROOT / "README.md").read_text()
 
 
 def test_transitions_and_invariants_are_numbered_without_a_gap():
