@@ -1,0 +1,50 @@
+"""Keys of the authenticated ciphers of TLS 1.3: AES-GCM, ChaCha20-Poly1305."""
+
+from __future__ import annotations
+
+from toolchain.asm import Region
+from toolchain.layout import Struct, bytes_, u32
+from toolchain.layout.data import constant
+
+AES_BLOCK_BYTES = 16
+AES128_KEY_BYTES, AES256_KEY_BYTES = 16, 32
+AES128_ROUNDS, AES256_ROUNDS = 10, 14
+AEAD_NONCE_BYTES = 12
+AEAD_TAG_BYTES = 16
+GCM_WIDTH = 8
+"""Blocks that are encrypted and hashed together."""
+GCM_POWERS = GCM_WIDTH + 1
+"""The rest of a message has up to eight blocks, and the lengths come behind them."""
+
+AEAD_TEXT = Region("the text", "in place; the caller's, with 16 bytes behind it for the tag")
+AEAD_AAD = Region("the additional data", "the caller's, as long as the contract says; not secret")
+AEAD_NONCE = Region("the nonce", "the caller's, 12 bytes; not secret")
+AEAD_KEY = Region("the key", "the caller's, as long as the contract says")
+
+
+class AesGcm(Struct):
+    """What a key of AES-GCM was made into. Which routines made it must also use it.
+
+    With AES-NI: round keys as FIPS 197 has them, the last of either key size at the same place. A
+    power of H is a block read as a big-endian number and divided by x, so that a reflected product
+    needs no shift; `halves` are the exclusive ors of its two halves, for Karatsuba's product.
+    """
+
+    SIZE = 0x220
+    keys = bytes_(0x00, 16 * (AES256_ROUNDS + 1), "round keys; the last one is entry 14", align=16)
+    powers = bytes_(0xF0, 16 * GCM_POWERS, "H, H^2, ... H^9", align=16)
+    halves = bytes_(0x180, 16 * GCM_POWERS, "the halves of each, added", align=16)
+    rounds = u32(0x210, "10 with a key of 16 bytes, 14 with one of 32")
+
+
+GCM_CONSTANTS = constant(
+    "gcm_constants",
+    bytes(range(15, -1, -1))
+    + (1).to_bytes(16, "little")
+    + (0xC2 << 56).to_bytes(16, "little")
+    + b"\xff" * 16
+    + bytes(16),
+    "byte reversal, one, the polynomial of GHASH, a window of sixteen bytes that are kept",
+    align=64,
+)
+REVERSE_AT, ONE_AT, POLYNOMIAL_AT, KEEP_AT = 0, 16, 32, 48
