@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolchain.asm.assembler import Asm
 
 
-def stitch(a: Asm, first: Callable[[], None], second: Callable[[], None]) -> None:
+def stitch(a: Asm, first: Callable[[], object], second: Callable[[], object]) -> None:
     """Emit the instructions of both, each in its own order, spread evenly.
 
     Args:
