@@ -26,7 +26,7 @@ from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, Clock, CoreState, Lease, Network
 from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
 from firmware.layouts.policy import DEFAULTS
-from firmware.layouts.shard import Hold, Phase, ShardFlag, ShardState
+from firmware.layouts.shard import SSES_VALID, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import SHARDS_MAX
 
@@ -282,6 +282,13 @@ def _sequence(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
     return ""
 
 
+def _sequence_counts(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
+    """Without a session no sequence counts (decision 12)."""
+    if new.flags & _SEQ_VALID and not (new.session_ptr and new.session_valid == SSES_VALID):
+        return f"{new.sequence} counts, but there is no session"
+    return ""
+
+
 def _lease(_old: ShardRow, new: ShardRow, turn: Turn) -> str:
     """An expired lease holds every shard (decision 18)."""
     if not turn.expired or new.state == S.FATAL:
@@ -305,6 +312,7 @@ SHARD_RULES: dict[str, ShardRule] = {
     "reset keeps the session": _reset,
     "resume host": _resume_host,
     "sequence within a session": _sequence,
+    "sequence needs a session": _sequence_counts,
     "expired lease": _lease,
 }
 

@@ -16,7 +16,9 @@ import unicorn.x86_const as ux
 
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.json import JsonField, JsonParser
-from firmware.layouts.shard import End, ShardContext, ShardState
+from firmware.layouts.policy import OnLimit, Policy
+from firmware.layouts.profile import ProfileId
+from firmware.layouts.shard import End, Phase, ShardContext, ShardFlag, ShardState, Stop
 from firmware.limits import WORKSPACE_BASE, WORKSPACE_STRIDE
 
 if TYPE_CHECKING:
@@ -28,12 +30,6 @@ if TYPE_CHECKING:
 
     Key = tuple[bytes, int, bytes]
 
-FATAL_CODES = frozenset((4004, 4010, 4011, 4012, 4013, 4014))
-"""A retry cannot help (Discord's documentation: no reconnect)."""
-FRESH_CODES = frozenset((4003, 4007, 4009))
-"""Reconnect, but with a new session."""
-OWN_FAULT_CODES = frozenset((4001, 4002, 4003, 4005))
-"""They accuse the client of a fault: three of them in a row may end a shard."""
 NO_CODE = 1005
 _DISPATCH_ENTRY = "gateway_op_dispatch"
 _PARSER = ShardContext.gateway.offset + GatewayContext.parser.offset
@@ -43,6 +39,38 @@ _T_AT = JsonParser.values.offset + 4 * JsonField.T
 
 class LedgerError(AssertionError):
     """Gateway and node do not tell the same; the text says which rule and both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCodes:
+    """What a service's documentation says about its close codes.
+
+    Attributes:
+        fatal: a retry cannot help.
+        fresh: reconnect, but with a new session.
+        fresh_in_replay: the same, when they answer a Resume; otherwise the session stays.
+        own_fault: they accuse the client of a fault: three of them in a row may end a shard.
+    """
+
+    fatal: frozenset[int]
+    fresh: frozenset[int] = frozenset()
+    fresh_in_replay: frozenset[int] = frozenset()
+    own_fault: frozenset[int] = frozenset()
+
+
+CLOSE_CODES = {
+    ProfileId.DISCORD: CloseCodes(
+        fatal=frozenset((4004, 4010, 4011, 4012, 4013, 4014)),
+        fresh=frozenset((4003, 4007, 4009)),
+        own_fault=frozenset((4001, 4002, 4003, 4005)),
+    ),
+    ProfileId.FLUXER: CloseCodes(
+        fatal=frozenset((4001, 4002, 4003, 4004, 4005, 4010, 4011, 4012, 4013, 4014)),
+        fresh_in_replay=frozenset((4007,)),
+    ),
+}
+RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
+"""With one of them a shard's first READY, or the start of the group, is behind it."""
 
 
 @dataclass(slots=True)
@@ -83,7 +111,8 @@ class Ledger:
         self._session: list[str] = []
         self.handed_on = 0
         self.fatal: set[int] = set()
-        """Slots whose connection the gateway closed with a code that allows no retry."""
+        """Slots that gave up for a reason that is good."""
+        self._codes = CLOSE_CODES[rig.facts.profile]
         self._core: GatewayCore = rig.gateway.shared
         self._core.on_open = self._opened
         self._core.on_send = self._sent
@@ -248,19 +277,43 @@ class Ledger:
         where = f"slot {slot}, rule 'end of a connection'"
         if new.evidence_end == End.PROTOCOL:
             raise LedgerError(f"{where}: protocol failure {new.evidence_error:#x} of a right peer")
-        code = new.evidence_close_code
+        code = new.evidence_close_code if new.evidence_end == End.CLOSED else 0
         record = self.records.get(self._key_of(old))
-        if code == 0 or new.evidence_end != End.CLOSED:
-            return
         sent = 0 if record is None else record.closed or NO_CODE
-        if code != sent:
+        if code not in (0, sent):
             raise LedgerError(f"{where}: close code {code}, but the gateway sent {sent}")
-        fatal = new.state == ShardState.FATAL
-        if fatal != (code in FATAL_CODES) and code not in OWN_FAULT_CODES:
-            raise LedgerError(f"{where}: {code} led to {ShardState(new.state).name}")
-        if fatal:
+        if new.state == ShardState.FATAL:
+            self._judge_stop(where, code, old, new)
             self.fatal.add(slot)
-        elif code in FRESH_CODES and new.resumable:
+        elif code:
+            self._judge_code(where, code, old, new)
+
+    def _judge_code(self, where: str, code: int, old: ShardRow, new: ShardRow) -> None:
+        """What a code leaves of the session when the shard goes on."""
+        codes = self._codes
+        if code in codes.fatal:
+            raise LedgerError(f"{where}: {code} led to {ShardState(new.state).name}")
+        fresh = code in codes.fresh
+        if code in codes.fresh_in_replay:
+            fresh = old.phase == Phase.REPLAY
+        if fresh and new.resumable:
             raise LedgerError(f"{where}: {code} ends the session, but it is kept")
-        elif code not in FRESH_CODES and old.resumable and not new.resumable:
+        if not fresh and old.resumable and not new.resumable:
             raise LedgerError(f"{where}: {code} keeps the session, but it is dropped")
+
+    def _judge_stop(self, where: str, code: int, old: ShardRow, new: ShardRow) -> None:
+        """A shard gives up for a code that asks for it, or where the configuration says so."""
+        facts, stop = self._node.facts, Stop(new.evidence_stop)
+        match stop:
+            case Stop.REFUSED | Stop.AUTH | Stop.CONFIG | Stop.RESHARD:
+                good = code in self._codes.fatal
+            case Stop.PROTOCOL_LIMIT:
+                good = code in self._codes.own_fault
+            case Stop.STARTUP_ATTEMPTS | Stop.STARTUP_DEADLINE:
+                good = facts.on_limit == OnLimit.FATAL and not old.flags & RECOVERING
+            case Stop.SCHEDULE_ENDED:
+                good = facts.policy == Policy.SCHEDULE and new.reconnects >= len(facts.schedule_ms)
+            case _:
+                good = False
+        if not good:
+            raise LedgerError(f"{where}: close code {code} led to FATAL with stop {stop.name}")

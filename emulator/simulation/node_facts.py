@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import Enum
 
 from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
@@ -90,6 +91,15 @@ class NodeFacts:
     def slots(self) -> int:
         """Return how many slots have memory."""
         return self.shards + self.spare
+
+    def told(self) -> str:
+        """Return what is not as by default, for people."""
+        words = [f"shards={self.shards}"]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "shards" and value != each.default:
+                words.append(f"{each.name}={value.name if isinstance(value, Enum) else value}")
+        return " ".join(words)
 
     def config(self) -> bytes:
         """Return the configuration page."""

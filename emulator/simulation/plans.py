@@ -98,6 +98,14 @@ def _shard_event(rng: random.Random, at_ns: int, _port: str, shards: int) -> lis
     return [Event(at_ns, f"gateway-{name}", argument)]
 
 
+def _half(rng: random.Random, at_ns: int, _port: str, shards: int) -> list[Event]:
+    """Break a connection within a message."""
+    shard = str(rng.randrange(shards))
+    begun = Event(max(0, at_ns - rng.randrange(NS_PER_S)), "gateway-half", shard)
+    broken = Event(at_ns, rng.choice(("gateway-abort", "gateway-vanish")), shard)
+    return [begun, broken, Event(at_ns, "gateway-release", shard)]
+
+
 def _restart(rng: random.Random, at_ns: int, _port: str, _shards: int) -> list[Event]:
     return [Event(at_ns, "gateway-restart", rng.choice(("", "keep-sessions")))]
 
@@ -127,6 +135,7 @@ _EVENTS: tuple[Callable[[random.Random, int, str, int], list[Event]], ...] = (
     _close,
     _shard_event,
     _shard_event,
+    _half,
     _restart,
     _pause,
     _refuse,

@@ -19,7 +19,7 @@ _HEAD = (
 )  # fmt: skip
 _EVIDENCE = (
     "error", "tcp_state", "tls_state", "end", "phase", "close_code", "delay_ms", "failed_at",
-    "required_wait_ms",
+    "stop", "required_wait_ms",
 )  # fmt: skip
 _TCP = ("state", "remote_ip", "local_port")
 _SESSION = ("valid", "session_id_len", "resume_host_len", "unanswered_resumes")
@@ -74,6 +74,7 @@ class ShardRow:
     evidence_close_code: int
     evidence_delay_ms: int
     evidence_failed_at: int
+    evidence_stop: int
     evidence_required_wait_ms: int
     tcp_state: int
     tcp_remote_ip: int

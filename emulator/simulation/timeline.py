@@ -35,7 +35,7 @@ class Line:
 
     Attributes:
         at_ns: virtual time.
-        source: node, gateway, fault or plan.
+        source: node, gateway, fault, plan or verdict.
         shard: which shard, or None.
         text: what.
     """
@@ -65,8 +65,9 @@ class Timeline:
         self._node = rig.node
 
     def listen(self) -> None:
-        """Tell everything from now on."""
+        """Tell everything from now on, after what the node is configured for."""
         rig = self._rig
+        self._add("plan", None, f"node {rig.facts.told()}")
         rig.after_turn.append(self._take_log)
         rig.world.on_event.append(self._take_event)
         rig.segment.on_hit = self._take_hit

@@ -49,6 +49,19 @@ def test_a_node_that_stopped_resumes_when_it_runs_again(environ, monkeypatch):
     assert "sessionSnapshotIgnored" not in text
 
 
+def test_sessions_of_a_gateway_that_ended_with_its_run_are_not_offered(environ, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(environ / "state"))
+    for _ in range(2):
+        with Running("--direct", "--shards", "2") as run:
+            run.wait("code=lifecycle.ready", count=2)
+            stopped = cli("stop", "--json")
+            assert stopped.returncode == 0, stopped.stderr
+            run.process.wait(timeout=30)
+        text = "\n".join(run.lines)
+        assert text.count("mode=identify") == 2
+        assert "sessionSnapshotIgnored" not in text
+
+
 def test_a_running_node_takes_another_plan(environ):
     """The gateway knows eight shards; the node holds four of them, then four others."""
     with Running("--port", "0", "--shards", "8", command="gateway") as gateway:

@@ -172,6 +172,8 @@ class Runner:
             folder = Path(tempfile.mkdtemp(prefix="shardfw-tftp-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             store = SessionStore(state_folder() / f"{self.options.name}.sessions.json")
+            if self.options.local_gateway:
+                store.take()  # the gateway of an earlier run took its sessions with it
             self._keeper = SessionKeeper(store)
             config = with_sessions(with_control_key(self.options.config), kept=self._keeper.load())
             self._key = config.control_key.get_secret_value()

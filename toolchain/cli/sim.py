@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_SEEDS = 60
 SHORTEN_RUNS = 60
 """Runs that may look for a shorter plan, for each failure; most plans have less than ten items."""
-SOURCES = ("node", "gateway", "fault", "plan")
+SOURCES = ("node", "gateway", "fault", "plan", "verdict")
 
 
 @click.command(
@@ -160,7 +160,7 @@ def _replay(
 ) -> None:
     from emulator.simulation.campaign import Trial  # noqa: PLC0415
     from emulator.simulation.storm import storm  # noqa: PLC0415
-    from emulator.simulation.timeline import Timeline  # noqa: PLC0415
+    from emulator.simulation.timeline import Line, Timeline  # noqa: PLC0415
 
     lines: list[Line] = []
     trial = Trial(seed, _plan(plan_text), lambda rig: Timeline(rig, lines.append).listen())
@@ -169,8 +169,11 @@ def _replay(
         storm(trial)
     except Exception as error:  # it is told after the lines that lead to it
         failure = error
-    for line in lines:
-        about = shard is None or line.shard == shard or line.source == "plan"
+    rules = [Line(0, "plan", None, f"rule {rule}") for rule in trial.plan.rules]
+    verdict = "every rule held" if failure is None else "failed"
+    end = 0 if trial.world is None else trial.world.now_ns
+    for line in (*rules, *lines, Line(end, "verdict", None, verdict)):
+        about = shard is None or line.shard == shard or line.source in ("plan", "verdict")
         if about and (not sources or line.source in sources):
             click.echo(json.dumps(asdict(line)) if as_json else str(line))
     if failure is not None:

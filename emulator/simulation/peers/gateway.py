@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_MS, Alarm
 from emulator.simulation.packet import ip_text
-from emulator.simulation.peers.websocket import CLOSE, Upgrade, WebSocketPeer, WebSocketServer
+from emulator.simulation.peers.websocket import (
+    CLOSE,
+    TEXT,
+    Upgrade,
+    WebSocketPeer,
+    WebSocketServer,
+    frame,
+)
 from pxe.gateway import Abort, Gateway, GatewayOptions, HangUp, Send, Wire
 from pxe.gateway.protocol import EMPTY_CLOSE
 from pxe.gateway.rest import reply_to
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 # Bytes that may wait in TCP before the core keeps further messages, as a socket buffer would.
 HIGH_WATER = 65_536
+HALF_MESSAGE = frame(TEXT, b'{"t":"X","s":1,"op":0,"d":{"text":"' + b"x" * 200)[:-120]
+"""A frame whose end never comes, in the middle of a text."""
 
 
 class WorldClock:
@@ -212,8 +221,9 @@ def plan_actions(gateway: GatewayPeer) -> dict[str, Callable[[str], None]]:
     """Return what timed events of a fault plan may do to a gateway, for `World.actions`.
 
     `at 5s gateway-close 3 4009` closes shard 3 with 4009; `gateway-pause` stops reading from TCP and
-    `gateway-stall` says nothing more; `gateway-http 503` refuses upgrades until `gateway-http 0`. A shard without a connection is passed
-    over, because a plan made by chance cannot know who is connected.
+    `gateway-stall` says nothing more; `gateway-half` says half a message and nothing more;
+    `gateway-http 503` refuses upgrades until `gateway-http 0`. A shard without a connection is
+    passed over, because a plan made by chance cannot know who is connected.
     """
     core = gateway.core
 
@@ -230,11 +240,17 @@ def plan_actions(gateway: GatewayPeer) -> dict[str, Callable[[str], None]]:
         core.restart(keep_sessions=argument == "keep-sessions")
         gateway.flush()
 
+    def half(shard: int, _rest: list[str]) -> None:
+        peer = gateway.peer_of(shard)
+        core.stall(shard)
+        peer.raw(HALF_MESSAGE)
+
     def http(argument: str) -> None:
         gateway.server.policy.status = int(argument)
 
     return {
         "gateway-beat": on_shard(lambda shard, _rest: core.request_heartbeat(shard)),
+        "gateway-half": on_shard(half),
         "gateway-http": http,
         "gateway-pause": on_shard(lambda shard, _rest: gateway.peer_of(shard).tcp.pause()),
         "gateway-read": on_shard(lambda shard, _rest: gateway.peer_of(shard).tcp.resume()),

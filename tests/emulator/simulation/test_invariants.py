@@ -103,6 +103,7 @@ CASES = {
         replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7),
         replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=6),
     ),
+    "sequence needs a session": (GOOD, replace(GOOD, flags=ShardFlag.SEQ_VALID, session_valid=0)),
     "legal transition": (row(S.FATAL), row(S.STARTING)),
     "expired lease": (GOOD, row(S.ASSIGNED)),
 }
@@ -211,7 +212,7 @@ def test_a_delay_of_nothing_ends_with_the_next_turn():
 
 
 def test_a_fresh_identify_may_begin_at_a_lower_sequence():
-    old = replace(GOOD, flags=ShardFlag.SEQ_VALID, sequence=7)
+    old = replace(GOOD, flags=ShardFlag.SEQ_VALID, session_valid=1, sequence=7)
     assert broken(old, replace(old, sequence=1, identifies=old.identifies + 1)) == set()
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from emulator.simulation import ledger as ledger_module
 from emulator.simulation.ledger import Ledger, LedgerError
 from emulator.simulation.packet import ip
 from emulator.simulation.pools import free_transmit_buffers, leaks
 from emulator.simulation.rig import GATEWAY_ADDRESS
-from firmware.layouts.shard import ShardState
+from firmware.layouts.policy import OnLimit, Policy
+from firmware.layouts.shard import End, ShardFlag, ShardState, Stop
 
 S = ShardState
 
@@ -178,22 +180,60 @@ def test_a_close_code_that_nobody_sent_is_found(pair):
 
 
 @pytest.mark.parametrize(
-    ("table", "codes", "code", "message"),
+    ("documented", "code", "message"),
     [
-        ("FATAL_CODES", frozenset(), 4004, "4004 led to FATAL"),
-        ("FATAL_CODES", frozenset((4000,)), 4000, "4000 led to BACKOFF"),
-        ("FRESH_CODES", frozenset((4000,)), 4000, "4000 ends the session, but it is kept"),
-        ("FRESH_CODES", frozenset(), 4009, "4009 keeps the session, but it is dropped"),
+        ({"fatal": ()}, 4004, "close code 4004 led to FATAL with stop AUTH"),
+        ({"fatal": (4000,)}, 4000, "4000 led to BACKOFF"),
+        ({"fresh": (4000,)}, 4000, "4000 ends the session, but it is kept"),
+        ({"fresh": ()}, 4009, "4009 keeps the session, but it is dropped"),
+        ({"fresh_in_replay": (4009,)}, 4009, "4009 keeps the session, but it is dropped"),
     ],
 )
-def test_a_close_code_that_does_what_another_should_is_found(
-    pair, monkeypatch, table, codes, code, message
-):
-    rig, _ = pair
-    monkeypatch.setattr(ledger_module, table, codes)
+def test_a_close_code_that_does_what_another_should_is_found(pair, documented, code, message):
+    rig, ledger = pair
+    ledger._codes = replace(
+        ledger._codes, **{name: frozenset(codes) for name, codes in documented.items()}
+    )
     kick(rig, 0, code)
     with pytest.raises(LedgerError, match=f"slot 0, rule 'end of a connection': {message}"):
         rig.run(1)
+
+
+@pytest.mark.parametrize(
+    ("stop", "config", "established"),
+    [
+        (Stop.STARTUP_ATTEMPTS, {"on_limit": OnLimit.FATAL}, False),
+        (Stop.STARTUP_DEADLINE, {"on_limit": OnLimit.FATAL}, False),
+        (Stop.STARTUP_DEADLINE, {"on_limit": OnLimit.FATAL}, True),
+        (Stop.STARTUP_DEADLINE, {}, False),
+        (Stop.SCHEDULE_ENDED, {"policy": Policy.SCHEDULE, "schedule_ms": (1, 2)}, True),
+        (Stop.SCHEDULE_ENDED, {"policy": Policy.SCHEDULE, "schedule_ms": (1,) * 9}, True),
+        (Stop.SCHEDULE_ENDED, {}, True),
+        (Stop.PROTOCOL_LIMIT, {}, True),
+        (Stop.DEFECT, {}, True),
+    ],
+)
+def test_a_shard_gives_up_only_where_the_configuration_says_so(
+    pair, facts, stop, config, established
+):
+    rig, ledger = pair
+    rig.node.facts = facts(shards=2, **config)
+    ready = rig.invariants.rows[0]
+    old = replace(ready, flags=ShardFlag.ESTABLISHED if established else 0)
+    new = replace(
+        ready, state=S.FATAL, evidence_stop=stop, evidence_end=End.TCP_FAILED, reconnects=2
+    )
+    good = (stop, config, established) in (
+        (Stop.STARTUP_ATTEMPTS, {"on_limit": OnLimit.FATAL}, False),
+        (Stop.STARTUP_DEADLINE, {"on_limit": OnLimit.FATAL}, False),
+        (Stop.SCHEDULE_ENDED, {"policy": Policy.SCHEDULE, "schedule_ms": (1, 2)}, True),
+    )
+    if good:
+        ledger._judge_end(0, old, new)
+        assert ledger.fatal == {0}
+    else:
+        with pytest.raises(LedgerError, match=f"led to FATAL with stop {stop.name}"):
+            ledger._judge_end(0, old, new)
 
 
 def test_a_fatal_close_is_remembered(pair):

@@ -30,7 +30,7 @@ def test_the_seed_decides_and_the_text_carries_all():
     assert names == {
         "link-down", "link-up", "gateway-close", "gateway-abort", "gateway-reconnect",
         "gateway-invalid", "gateway-stall", "gateway-release", "gateway-vanish", "gateway-restart",
-        "gateway-beat", "gateway-pause", "gateway-read", "gateway-http", "dns-down", "dns-up",
+        "gateway-beat", "gateway-pause", "gateway-read", "gateway-half", "gateway-http", "dns-down", "dns-up",
     }  # fmt: skip
 
 

@@ -82,7 +82,10 @@ def test_a_replay_shows_what_everybody_did(short):
     assert result.exit_code == 0, result.output
     words = [line.split() for line in result.stdout.splitlines()]
     assert [float(line[0]) for line in words] == sorted(float(line[0]) for line in words)
-    assert {line[1] for line in words} == {"node", "gateway", "fault", "plan"}
+    assert {line[1] for line in words} == {"node", "gateway", "fault", "plan", "verdict"}
+    assert ["0.000000", "plan", "rule", "drop", "p=0.1"] in words
+    assert words[1][1:4] == ["plan", "node", "shards=2"]
+    assert words[-1][1:] == ["verdict", "every", "rule", "held"]
     assert ["4.000000", "plan", "gateway-close", "1", "4009"] in words
     assert any(line[1:4] == ["gateway", "1", "close"] for line in words)
     assert any(line[1:5] == ["node", "1", "warn", "lifecycle.connectionLost"] for line in words)
@@ -103,6 +106,7 @@ def test_a_replay_of_a_failure_ends_with_it(broken):
     result = run("--seed", "3", "--replay", "--plan", "at 3s gateway-close 1 4009")
     assert result.exit_code == 1
     assert "gateway-close 1 4009" in result.stdout
+    assert result.stdout.rstrip().endswith(" verdict       failed")
     assert "Error: AssertionError: slot 1, rule 'planted': closed; seed 3, step " in result.stderr
 
 
