@@ -25,6 +25,7 @@ def test_the_documentation_shows_the_table_as_it_is():
 
 @pytest.mark.parametrize("profile", ProfileId)
 def test_every_rule_stands_in_the_firmwares_table_and_has_a_meaning(profile):
+    assert CLOSE_RULES.init is not None
     for code, rule in RULES[profile].items():
         row = (profile * RULES_PER_PROFILE + code - FIRST_CODE) * 2
         assert tuple(CLOSE_RULES.init[row : row + 2]) == (rule.action, rule.stop)
