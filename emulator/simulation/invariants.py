@@ -24,8 +24,9 @@ from firmware.layouts import machine
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, Clock, CoreState, Lease, Network
-from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import DEFAULTS
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import SSES_VALID, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.limits import SHARDS_MAX
@@ -71,7 +72,9 @@ LONGEST_WAITS_MS = {
 """The bounds of decision 21 and of a graceful close."""
 HEALTHY_MS = 60_000
 """How long a connection is READY before failures count from zero again (seed B)."""
-STARTUP_LONGEST_MS = 30_000 + (SHARDS_MAX - 1) * IDENTIFY_SPACING_MS
+STARTUP_LONGEST_MS = 30_000 + (SHARDS_MAX - 1) * max(
+    profile.identify_spacing_ms for profile in PROFILES
+)
 """Before the first READY an attempt has what is left of the group start, spacing included."""
 RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
 _FREE_PHASES = (Phase.PERMIT,)
@@ -433,12 +436,13 @@ class Invariants:
             )
 
     def _check_identify(self, row: ShardRow, turn: Turn) -> None:
-        """One key sends one Identify in five seconds (I6; decision 20)."""
+        """One key sends one Identify in the time that its profile says (I6; decision 20)."""
         # Discovery may have told another number of keys than is configured.
         key = row.shard_id % self.node.g(PERMITS).max_concurrency
         last = self._identified.get(key)
         self._identified[key] = turn.now
-        if last is not None and turn.now - last < IDENTIFY_SPACING_MS * CYCLES_PER_MS:
+        spacing_ms = PROFILES[row.profile].identify_spacing_ms
+        if last is not None and turn.now - last < spacing_ms * CYCLES_PER_MS:
             raise InvariantError(
                 f"slot {row.slot}, rule 'identify spacing': key {key} identified again after "
                 f"{(turn.now - last) / CYCLES_PER_MS:g} ms"

@@ -11,7 +11,7 @@ from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 
 _HEAD = (
-    "state", "flags", "sequence", "phase", "hold", "slot", "reconnects", "reconnect_deadline",
+    "state", "flags", "sequence", "phase", "hold", "profile", "slot", "reconnects", "reconnect_deadline",
     "session_ptr", "shard_id", "shard_total", "tx_base", "ring_base", "attempt_deadline",
     "phase_deadline", "close_deadline", "connected_at", "disconnected_at", "attempts",
     "hb_misses", "resumes", "identifies", "last_error", "failure", "plan_generation", "dispatches",
@@ -44,6 +44,7 @@ class ShardRow:
     sequence: int
     phase: int
     hold: int
+    profile: int
     slot: int
     reconnects: int
     reconnect_deadline: int

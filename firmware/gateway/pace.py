@@ -1,12 +1,13 @@
 """How often an application may send: the last minute in buckets, and what the server asked for."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.profile import profile_table
 from firmware.gateway.session import kind, value
 from firmware.layouts.gateway import INTERVAL_MIN_MS, GatewayContext
 from firmware.layouts.json import JsonField, JsonKind, JsonParser
 from firmware.layouts.log import GATEWAY_RATE_LIMITED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.profile import OPS_LIMIT, PROFILE_TABLES, ProfileTable
+from firmware.layouts.profile import OPS_LIMIT, ProfileTable
 from firmware.layouts.send import (
     BUCKETS,
     CONTROL_MESSAGES,
@@ -31,7 +32,6 @@ from toolchain.asm import (
     R9,
     R9D,
     R10,
-    R10D,
     R11,
     RAX,
     RBX,
@@ -49,15 +49,6 @@ from toolchain.asm import (
 )
 
 ROW_BYTES = 8
-
-
-def profile_table(a: Asm, shard: ShardContext) -> ProfileTable:
-    """Point R10 at the profile of a shard. Clobbers R11."""
-    a.movzx(R10D, shard.profile)
-    a.imul(R10, R10, ProfileTable.SIZE)
-    a.lea(R11, PROFILE_TABLES.address)
-    a.add(R10, R11)
-    return ProfileTable.at(R10)
 
 
 @routine(
@@ -183,7 +174,7 @@ def gateway_pace_wait(a: Asm, shard: ShardContext) -> None:
     a.mov(EAX, WINDOW_MS)
     a.xor(EDX, EDX)
     a.div(ECX)
-    table = profile_table(a, shard)
+    table = profile_table(a, shard, R10, R11)
     a.mov(limit, table.send_ceiling)
     a.sub(limit, EAX)
     a.sub(limit, CONTROL_MESSAGES)
@@ -243,7 +234,7 @@ def gateway_rate_limited(a: Asm, shard: ShardContext) -> None:
     a.mov(EDX, value(shard, JsonField.RATE_OPCODE))
     a.cmp(EDX, OPS_LIMIT)
     a.jae(ignored)
-    table = profile_table(a, shard)
+    table = profile_table(a, shard, R10, R11)
     a.movzx(R8D, table.send_rows.m8(index=RDX))
     a.test(R8D, R8D)
     a.jz(ignored)

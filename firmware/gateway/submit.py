@@ -1,7 +1,8 @@
 """What an application sends: judged, paced, wrapped into an envelope, framed."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.gateway.pace import gateway_ms_until, gateway_pace_wait, profile_table
+from firmware.gateway.pace import gateway_ms_until, gateway_pace_wait
+from firmware.gateway.profile import profile_table
 from firmware.gateway.send import gateway_byte, gateway_send
 from firmware.json.feed import json_feed, json_reset
 from firmware.json.write import put_decimal
@@ -31,6 +32,8 @@ from toolchain.asm import (
     ECX,
     EDI,
     EDX,
+    R10,
+    R11,
     R12,
     R12D,
     R13,
@@ -164,7 +167,7 @@ def gateway_submit(a: Asm, shard: ShardContext, opcode: Reg32, body: Reg64, size
     # What no waiting changes comes first.
     a.cmp(op, OPS_LIMIT)
     a.jae(bad_op)
-    table = profile_table(a, shard)
+    table = profile_table(a, shard, R10, R11)
     a.movzx(row, table.send_rows.m8(index=R12))
     a.test(row, row)
     a.jz(bad_op)

@@ -1,4 +1,4 @@
-"""The Identify gate: one permit per key, busy for five seconds after its use (decision 20)."""
+"""The Identify gate: one permit per key, busy for a while after its use (decision 20)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from toolchain.layout import Global, Struct, array, u32, u64
 
 PERMITS_MAX = 256
 """As many keys as a configuration may name; each is 32 bytes."""
-IDENTIFY_SPACING_MS = 5000
 
 
 class Permit(Struct):

@@ -47,8 +47,6 @@ INVALID_WAIT_MS, INVALID_SPREAD_MS = 1_000, 4_000
 """Discord, op 9 without a session: 1 to 5 s before the next Identify."""
 RESUMABLE_INVALID_MAX = 3
 """Op 9 `true` this often in a row without READY or RESUMED counts as `false`."""
-SPACING_MS = (5_000, 1_000)
-"""By profile: how much later each further group of Identifies may be during startup."""
 
 
 DEFAULTS = {

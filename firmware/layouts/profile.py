@@ -26,6 +26,11 @@ class Profile:
         send_ops: Opcodes that an application may send; any other would end the connection.
         send_limit: Application sends in a minute.
         send_ceiling: Messages in a minute that the service takes on one connection, of every kind.
+        identify_spacing_ms: How long an Identify keeps its key busy; milliseconds. Discord refuses
+            a second one within it; Fluxer takes 300 in a minute of one address, and seed B leaves
+            a second between two.
+        identify_groups: Whether the service itself takes an Identify of every key at once, so that
+            groups of shards, not shards, follow one another in a startup.
     """
 
     id: ProfileId
@@ -33,10 +38,28 @@ class Profile:
     send_ops: tuple[int, ...]
     send_limit: int
     send_ceiling: int
+    identify_spacing_ms: int
+    identify_groups: bool
 
 
-DISCORD = Profile(ProfileId.DISCORD, 10, (3, 4, 8, 31, 43), send_limit=110, send_ceiling=120)
-FLUXER = Profile(ProfileId.FLUXER, 1, (3, 4, 8, 14, 15, 16), send_limit=500, send_ceiling=600)
+DISCORD = Profile(
+    ProfileId.DISCORD,
+    version=10,
+    send_ops=(3, 4, 8, 31, 43),
+    send_limit=110,
+    send_ceiling=120,
+    identify_spacing_ms=5_000,
+    identify_groups=True,
+)
+FLUXER = Profile(
+    ProfileId.FLUXER,
+    version=1,
+    send_ops=(3, 4, 8, 14, 15, 16),
+    send_limit=500,
+    send_ceiling=600,
+    identify_spacing_ms=1_000,
+    identify_groups=False,
+)
 PROFILES = (DISCORD, FLUXER)
 """In the order of ProfileId."""
 
@@ -49,12 +72,14 @@ SEND_OPS = tuple(sorted({op for profile in PROFILES for op in profile.send_ops})
 class ProfileTable(Struct):
     """One profile as the firmware reads it."""
 
-    SIZE = 0x48
+    SIZE = 0x50
     send_rows = bytes_(
         0x00, OPS_LIMIT, "by opcode: row of `Pacer.not_before`, from 1; 0 = not to be sent"
     )
     send_limit = u32(0x40, "application sends in a minute")
     send_ceiling = u32(0x44, "messages in a minute that the service takes")
+    identify_spacing_ms = u32(0x48, "how long an Identify keeps its key busy; milliseconds")
+    identify_groups = u32(0x4C, "1 = keys identify side by side, by groups of max_concurrency")
 
 
 def _table(profile: Profile) -> bytes:
@@ -65,6 +90,8 @@ def _table(profile: Profile) -> bytes:
             "send_rows": bytes(rows),
             "send_limit": profile.send_limit,
             "send_ceiling": profile.send_ceiling,
+            "identify_spacing_ms": profile.identify_spacing_ms,
+            "identify_groups": profile.identify_groups,
         },
     )
 

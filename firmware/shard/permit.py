@@ -1,7 +1,9 @@
 """The Identify gate: a shard takes its key's permit before it dials (decision 20)."""
 
+from firmware.gateway.profile import profile_table
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS, Permit, Permits
+from firmware.layouts.permit import PERMITS, Permit, Permits
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from toolchain.asm import (
     CF,
@@ -108,6 +110,8 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.shard_id,
         ShardContext.slot,
+        ShardContext.profile,
+        ProfileTable.identify_spacing_ms,
         Permits.max_concurrency,
         Permits.owned,
         Permit.owner,
@@ -119,7 +123,7 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
     source="firmware/docs/lifecycle.md#permits",
 )
 def permit_release(a: Asm, shard: ShardContext) -> None:
-    """Give the permit back; its key stays busy for five seconds. Who only waited waits no more."""
+    """Give the permit back; its key stays busy as long as the profile says. Who only waits is out."""
     permit = _find_key(a, shard)
     a.cmp(permit.waiter, ECX)
     with a.if_(E):
@@ -127,7 +131,9 @@ def permit_release(a: Asm, shard: ShardContext) -> None:
     a.cmp(permit.owner, ECX)
     with a.if_(NE):
         a.ret()
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, IDENTIFY_SPACING_MS)
+    table = profile_table(a, shard, RDX, RCX)
+    a.mov(EAX, table.identify_spacing_ms)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
     a.add(RAX, core.now)
     a.mov(permit.busy_until, RAX)
     a.mov(permit.owner, 0)

@@ -1,11 +1,12 @@
 """The group start: one deadline for all shards of the node, and its end (seed B)."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.profile import profile_table
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
-from firmware.layouts.policy import SPACING_MS, STARTUP, OnLimit, Startup
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.policy import STARTUP, OnLimit, Startup
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.log import log, log_write
 from firmware.shard.backoff import RECOVERING
@@ -13,6 +14,7 @@ from toolchain.asm import (
     EAX,
     ECX,
     EDX,
+    NE,
     NZ,
     RAX,
     RBX,
@@ -36,6 +38,8 @@ BUDGET_MAX_MS = 0x7FFF_FFFF
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.profile,
+        ProfileTable.identify_groups,
+        ProfileTable.identify_spacing_ms,
         ConfigBlob.startup_timeout_ms,
         ConfigBlob.max_concurrency,
         CoreState.slots_used,
@@ -49,18 +53,18 @@ BUDGET_MAX_MS = 0x7FFF_FFFF
 def startup_begin(a: Asm, shard: ShardContext) -> None:
     """Set the deadline of the group start: the timeout, and the spacing that Identifies need."""
     config = CONFIG.it
-    # Groups that identify one after another: ceil(n / max_concurrency), on Fluxer each shard.
+    # Who identifies one after another: groups, ceil(n / max_concurrency), or single shards.
+    table = profile_table(a, shard, RSI, RCX)
     a.mov(EAX, core.slots_used)
-    a.mov(ECX, SPACING_MS[ProfileId.FLUXER])
-    a.cmp(shard.profile, ProfileId.DISCORD)
-    with a.if_(E):
+    a.cmp(table.identify_groups, 0)
+    with a.if_(NE):
         a.mov(ECX, config.max_concurrency)
         a.add(EAX, ECX)
         a.dec(EAX)
         a.xor(EDX, EDX)
         a.div(ECX)
-        a.mov(ECX, SPACING_MS[ProfileId.DISCORD])
     a.dec(EAX)
+    a.mov(ECX, table.identify_spacing_ms)
     a.imul(RAX, RCX)
     a.mov(ECX, config.startup_timeout_ms)
     a.add(RAX, RCX)

@@ -31,7 +31,7 @@ class IdentifyGate:
     def passes(self, shard: int, now_ms: int) -> bool:
         """Take the key of a shard if it is free."""
         key = shard % self._options.max_concurrency
-        busy_ms = self._options.identify_interval_ms - self._options.identify_tolerance_ms
+        busy_ms = self._options.identify_busy_ms - self._options.identify_tolerance_ms
         last = self._accepted_at.get(key)
         if last is not None and now_ms - last < busy_ms:
             self.refusals += 1

@@ -32,7 +32,7 @@ class GatewayOptions:
         heartbeat_grace_ms: Patience beyond the interval; None means half of it.
         token: The only accepted token; None accepts any that is not empty.
         allowed_privileged: Privileged intents that do not close 4014.
-        identify_interval_ms: Time for which an Identify keeps its key busy.
+        identify_interval_ms: Time for which an Identify keeps its key busy; None means the profile's.
         identify_tolerance_ms: Jitter of the network that the gate forgives.
         session_start_total: Identifies in 24 hours; one more ends every session and the token.
         session_ttl_ms: Life of a session without a connection; None means the profile's.
@@ -61,7 +61,7 @@ class GatewayOptions:
     heartbeat_grace_ms: int | None = None
     token: str | None = field(default=None, repr=False)
     allowed_privileged: int = PRIVILEGED_INTENTS
-    identify_interval_ms: int = 5_000
+    identify_interval_ms: int | None = None
     identify_tolerance_ms: int = 100
     session_start_total: int = 1_000
     session_ttl_ms: int | None = None
@@ -110,6 +110,12 @@ class GatewayOptions:
     def key_order(self) -> str:
         """Key order of server messages."""
         return self.envelope or self.profile.envelope
+
+    @property
+    def identify_busy_ms(self) -> int:
+        """Time for which an Identify keeps its key busy."""
+        wanted = self.identify_interval_ms
+        return self.profile.identify_spacing_ms if wanted is None else wanted
 
     @property
     def session_life_ms(self) -> int:

@@ -11,6 +11,8 @@ from enum import IntEnum, IntFlag
 from types import MappingProxyType
 from typing import Final
 
+from firmware.layouts import profile as node_profile
+
 
 class Opcode(IntEnum):
     """Gateway opcodes of both services."""
@@ -189,6 +191,7 @@ class Profile:
         max_payload_bytes: Largest client message; a larger one closes 4002.
         send_limit: Client messages allowed in one window; one more closes 4008.
         send_window_ms: Length of the rolling window.
+        identify_spacing_ms: Time for which an Identify keeps its key busy, as the node knows it.
         close_codes: Close code to rule.
         client_ops: Client opcode to rule.
         envelope: Key order of server messages, a key of ENVELOPE_ORDERS.
@@ -213,6 +216,7 @@ class Profile:
     max_payload_bytes: int
     send_limit: int
     send_window_ms: int
+    identify_spacing_ms: int
     close_codes: Mapping[int, CloseRule]
     client_ops: Mapping[Opcode, OpRule]
     envelope: str
@@ -240,6 +244,7 @@ DISCORD: Final = Profile(
     max_payload_bytes=4096,
     send_limit=120,
     send_window_ms=60_000,
+    identify_spacing_ms=node_profile.DISCORD.identify_spacing_ms,
     close_codes=CLOSE_CODES,
     client_ops=CLIENT_OPS,
     envelope="discord",
@@ -253,6 +258,7 @@ FLUXER: Final = Profile(
     max_payload_bytes=4096,
     send_limit=600,
     send_window_ms=60_000,
+    identify_spacing_ms=node_profile.FLUXER.identify_spacing_ms,
     close_codes=FLUXER_CLOSE_CODES,
     client_ops=FLUXER_CLIENT_OPS,
     envelope="fluxer",

@@ -2,7 +2,8 @@
 
 from emulator.effects import World, model
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.permit import IDENTIFY_SPACING_MS, PERMITS
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
 
 
@@ -26,13 +27,14 @@ def permit_take(w: World, shard: int) -> int:
 
 @model
 def permit_release(w: World, shard: int) -> None:
-    """The key stays busy until 5 s after the Identify was sent or the attempt ended."""
+    """The key stays busy as long as the profile says, from the Identify or the attempt's end."""
     context, permits = w.view(ShardContext, shard), w.g(PERMITS)
     permit = permits.keys[context.shard_id % permits.max_concurrency]
     if permit.waiter == context.slot + 1:
         permit.waiter = 0
     if permit.owner != context.slot + 1:
         return
-    permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * IDENTIFY_SPACING_MS
+    spacing_ms = PROFILES[context.profile].identify_spacing_ms
+    permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * spacing_ms
     permit.owner = 0
     permits.owned -= 1

@@ -6,18 +6,17 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.policy import STARTUP, OnLimit
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 
 
 @model
 def startup_begin(w: World, shard: int) -> None:
-    """The timeout, and 5 s for each further group on Discord, 1 s for each further shard on Fluxer."""
+    """The timeout, and the spacing of the service for each further group or shard that identifies."""
     config, start, count = w.g(CONFIG), w.g(STARTUP), w.g(CORE).slots_used
-    if w.view(ShardContext, shard).profile == ProfileId.DISCORD:
-        spacing = (-(-count // config.max_concurrency) - 1) * 5_000
-    else:
-        spacing = (count - 1) * 1_000
+    service = PROFILES[w.view(ShardContext, shard).profile]
+    turns = -(-count // config.max_concurrency) if service.identify_groups else count
+    spacing = (turns - 1) * service.identify_spacing_ms
     start.budget_ms = min(config.startup_timeout_ms + spacing, 2**31 - 1)
     start.deadline = w.g(CORE).now + start.budget_ms * w.g(CLOCK).tsc_cycles_per_ms
     log(w, STARTUP_DEADLINE, None, start.budget_ms, count)

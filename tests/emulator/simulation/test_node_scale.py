@@ -10,8 +10,8 @@ from emulator.simulation.clock import NS_PER_MS
 from emulator.simulation.node import TSC_AT_ZERO
 from firmware.layouts.memory import MEMORY, TABLE_PAGES
 from firmware.layouts.node import CORE
-from firmware.layouts.permit import IDENTIFY_SPACING_MS
 from firmware.layouts.policy import DEFAULTS
+from firmware.layouts.profile import DISCORD
 from firmware.limits import MMIO_BYTES, PAGE, SHARDS_MAX
 
 KEYS = 16
@@ -89,7 +89,7 @@ def test_after_a_link_flap_resumes_are_unpaced_and_identifies_keep_the_gate(full
     assert last - back_ms < RESUMES_WITHIN_MS
     for key in range(KEYS):
         moments = sorted(t for s, ts in identified.items() if s % KEYS == key for t in ts)
-        assert all(b - a >= IDENTIFY_SPACING_MS for a, b in pairwise(moments))
+        assert all(b - a >= DISCORD.identify_spacing_ms for a, b in pairwise(moments))
     assert full.stats.identify_gate_refusals == 0
 
 

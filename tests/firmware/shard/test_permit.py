@@ -4,6 +4,7 @@ import pytest
 
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext
 from firmware.shard.permit import permit_release, permit_take
 from tests.support.lab import Lab
@@ -42,8 +43,11 @@ def test_permit_take_key_of_another_is_refused(shards):
     assert take(shards[1]) == 0  # 41 has key 1
 
 
-@pytest.mark.parametrize(("later", "refused"), [(4999, 1), (5000, 0), (5001, 0)])
-def test_permit_release_keeps_the_key_busy_for_five_seconds(shards, later, refused):
+@pytest.mark.parametrize("profile", ProfileId)
+@pytest.mark.parametrize(("later", "refused"), [(-1, 1), (0, 0), (1, 0)])
+def test_permit_release_keeps_the_key_busy_as_the_profile_says(shards, profile, later, refused):
+    later += {ProfileId.DISCORD: 5_000, ProfileId.FLUXER: 1_000}[profile]
+    LAB.view(ShardContext, shards[0]).profile = profile
     assert take(shards[0]) == 0
     LAB.call(permit_release, shard=shards[0])
     LAB.g(CORE).now = (7000 + later) * MS

@@ -294,6 +294,22 @@ def test_e39_startup_attempts_as_seed_b_has_them(case_of, profile):
     case.unnoticed()
 
 
+def test_e39_a_healthy_startup_of_one_key_has_its_time(case_of, profile):
+    config = startup(OnLimit.FATAL) | {"max_concurrency": 1}
+    case = case_of(profile, shards=16, ready=False, noticed=True, config=config)
+    spacing_s, budget_s = (5, 30 + 15 * 5) if case.discord else (1, 30 + 15)
+    case.until_ready(budget_s)
+    (begun,) = (x for x in case.rig.node.log if x["code"] == "lifecycle.startupDeadline")
+    assert begun["budgetMs"] == str(budget_s * 1_000)
+    identified = sorted(talk.at(2) for talk in case.opened)
+    assert len(identified) == 16
+    gaps = [b - a for a, b in itertools.pairwise(identified)]
+    # The key is free again after its spacing; who waits for it looks every 100 ms, then dials.
+    assert min(gaps) >= spacing_s - 0.01
+    assert max(gaps) < spacing_s + 0.4
+    case.unnoticed()
+
+
 @pytest.mark.parametrize("on_limit", OnLimit)
 def test_e39_the_startup_deadline_passes(case_of, profile, on_limit):
     config = startup(on_limit) | {"startup_timeout_ms": 12_000}
