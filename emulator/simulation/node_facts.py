@@ -39,6 +39,8 @@ class NodeFacts:
         port: TCP port of the gateway.
         path: path and query of the upgrade request.
         profile: the service's rules.
+        resume_suffix: domain whose hosts may hear the token on a Resume; empty means the parent of
+            the host.
         discovery: where the gateway's address comes from; with HTTP `host`, `port` and `path` say
             who is asked for it.
         token: of the bot.
@@ -69,6 +71,7 @@ class NodeFacts:
     port: int = 80
     path: str = "/?v=10&encoding=json"
     profile: ProfileId = ProfileId.DISCORD
+    resume_suffix: str = ""
     discovery: DiscoveryMode = DiscoveryMode.STATIC
     token: str = TOKEN
     diagnostics_port: int = 7700
@@ -141,6 +144,8 @@ class NodeFacts:
                 "startup_timeout_ms": self.startup_timeout_ms,
                 "startup_attempts": self.startup_attempts,
                 "gateway_host": host,
+                "resume_suffix_len": len(self.resume_suffix),
+                "resume_suffix": self.resume_suffix.encode(),
                 "gateway_path": path,
                 "token": token,
             },

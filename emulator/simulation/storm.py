@@ -39,7 +39,7 @@ CALM_S = 300
 """Longest way back: a heartbeat to notice, a name to ask for, permits, three unanswered Resumes."""
 RATE = 8
 """Dispatches a second over all shards."""
-RESUME_HOST, RESUME_ADDRESS = "resume.test", "203.0.113.9"
+RESUME_HOST, RESUME_ADDRESS = "resume.gateway.test", "203.0.113.9"
 RESUME_HOST_SHARE = 0.3
 LEASE_SHARE, POWER_SHARE, CLOCK_SHARE = 0.2, 0.2, 0.15
 """Shares of the runs in which the lease expires, the power fails, or the clock jumps ahead."""

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.fail import gateway_violate
+from firmware.gateway.host import gateway_host_allowed
 from firmware.gateway.url import CHARS, ID_CHAR, URL, url_authority
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import (
@@ -19,7 +20,6 @@ from firmware.layouts.websocket import WS_PORT
 from firmware.limits import SESSION_ID_MAX
 from firmware.log import log, log_write
 from toolchain.asm import (
-    DX,
     EAX,
     ECX,
     EDX,
@@ -29,6 +29,11 @@ from toolchain.asm import (
     R9,
     R9D,
     R12,
+    R13,
+    R13D,
+    R14,
+    R14D,
+    R14W,
     RAX,
     RBX,
     RCX,
@@ -73,8 +78,8 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
         URL,
     ],
     writes=[Session.resume_host, Session.resume_host_len, Session.resume_port],
-    calls=[url_authority, log_write],
-    saves=[R12],
+    calls=[url_authority, gateway_host_allowed, log_write],
+    saves=[R12, R13, R14],
     source="firmware/docs/gateway.md#resume-url",
 )
 def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
@@ -104,7 +109,15 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     a.call(url_authority)
     a.test(EAX, EAX)
     a.jnz(ignored)
-    a.mov(session.resume_port, DX)
+    # The token goes to no other host than the gateway's own and those of its domain (I7).
+    a.mov(R13D, size)
+    a.mov(R14D, EDX)
+    a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
+    a.call(gateway_host_allowed)
+    a.mov(EAX, UrlFault.FOREIGN)
+    a.j(C, ignored)
+    a.mov(size, R13D)
+    a.mov(session.resume_port, R14W)
     a.mov(session.resume_host_len, size)
     a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
     a.lea(RDI, session.resume_host.address)

@@ -84,6 +84,8 @@ class ConfigBlob(Struct):
     startup_min_ms = u32(0x360, "startup: ceiling after the first attempt; milliseconds")
     startup_max_ms = u32(0x364, "startup: largest ceiling; milliseconds")
     schedule_ms = array(0x370, Delay, SCHEDULE_MAX, "delays of the policy SCHEDULE")
+    resume_suffix_len = u32(0x3B0, "bytes; 0 = the parent domain of the gateway's host")
+    resume_suffix = bytes_(0x3C0, HOST_MAX, "domain whose hosts may hear the token on a Resume")
 
 
 NOTHING = {

@@ -53,6 +53,7 @@ class UrlFault(enum.IntEnum):
     HOST = 4
     PORT = 5
     TARGET = 6
+    FOREIGN = 7
 
 
 OPS_KNOWN = Op.HEARTBEAT_ACK + 1

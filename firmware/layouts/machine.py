@@ -86,7 +86,7 @@ INVARIANTS = {
     "I4": "the stored sequence never decreases within a session",
     "I5": "nothing leaves for a shard from the tick that sees its lease expired",
     "I6": "no Identify without a permit",
-    "I7": "the token goes to the base host, or on a Resume to the host that READY named",
+    "I7": "the token goes to the base host, or on a Resume to a host under the allowed suffix",
     "I8": "every wait has a deadline; no state depends on a peer's answer alone",
     "I9": "FATAL never retries",
     "I10": "heartbeats never wait behind other sends",

@@ -6,11 +6,13 @@ judges both.
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
+from firmware.gateway.host import gateway_host_allowed
 from firmware.gateway.url import CHARS, HOST_CHAR, ID_CHAR
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.crypto import HASH
 from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
-from firmware.layouts.log import SESSION_IGNORED, SESSION_RESTORED
+from firmware.layouts.gateway import UrlFault
+from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN, Plan
 from firmware.layouts.sessions import (
     AGE_MAX_MS,
@@ -26,7 +28,7 @@ from firmware.layouts.sessions import (
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
 from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
 from firmware.log import log, log_write
-from firmware.websocket.request import ws_base
+from firmware.websocket.request import ws_base, ws_build_request
 from toolchain.asm import (
     AE,
     AL,
@@ -53,6 +55,7 @@ from toolchain.asm import (
     A,
     Asm,
     B,
+    C,
     E,
     In,
     Label,
@@ -347,13 +350,14 @@ def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
         ShardContext.sequence,
         ShardContext.flags,
         Sessions.endpoint,
+        Session.resume_host_len,
     ],
     writes=[ShardContext.flags, Session.valid, Session.resume_host_len],
-    calls=[session_identity, log_write],
+    calls=[session_identity, gateway_host_allowed, ws_build_request, log_write],
     source="firmware/docs/lifecycle.md#session-snapshots",
 )
 def session_confirm(a: Asm, shard: ShardContext) -> None:
-    """Drop a restored session that is not of the gateway that discovery found."""
+    """Drop a restored session of another gateway than discovery found, and a foreign resume host."""
     another = a.label("another")
     a.call(session_identity)
     with a.if_(NC):
@@ -361,6 +365,18 @@ def session_confirm(a: Asm, shard: ShardContext) -> None:
             a.mov(RAX, shard.restored_endpoint.m64(at))
             a.cmp(RAX, SESSIONS.it.endpoint.m64(at))
             a.j(NE, another)
+    # Its resume host comes from outside: the token goes there under the same rule as READY's (I7).
+    a.lea(RSI, shard.session.resume_host.address)
+    a.mov(ECX, shard.session.resume_host_len)
+    a.test(ECX, ECX)
+    with a.if_(NZ):
+        a.call(gateway_host_allowed)
+        with a.if_(C):
+            a.mov(EDX, UrlFault.FOREIGN)
+            a.mov(ECX, shard.session.resume_host_len)
+            a.mov(shard.session.resume_host_len, 0)
+            log(a, GATEWAY_URL, RBX)
+            a.call(ws_build_request)
     a.clc()
     a.ret()
     a.place(another)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TARGET = 0
 RECORDS = ("lifecycle.retry", "lifecycle.connectionLost", "lifecycle.connectionEnded")
-RESUME_HOST, RESUME_ADDRESS = "resume.test", "203.0.113.9"
+RESUME_HOST, RESUME_ADDRESS = "resume.gateway.test", "203.0.113.9"
 HELD = ("nothing", True)
 
 

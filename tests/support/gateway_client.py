@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CYCLES_PER_MS = 1000
 TOKEN = b"MTk4.token_of-the.bot"
+HOST = b"10.0.2.2"
+"""Of the gateway; READY names the same."""
 START = 10**9
 """TSC when the tests begin."""
 
@@ -44,6 +46,8 @@ class GatewayClient:
         config = lab.g(CONFIG)
         config.token[: len(TOKEN)] = TOKEN
         config.token_len, config.intents = len(TOKEN), 513
+        config.gateway_host[: len(HOST)] = HOST
+        config.gateway_host_len = len(HOST)
         self.at = lab.shard()
         self.stream = Stream(lab, self.at)
         self.shard.websocket.state = WsState.OPEN

@@ -89,7 +89,7 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},
@@ -579,6 +579,10 @@ class TestGateway:
             ("host = '10.0.0.256'", "host: '10.0.0.256' is not an IPv4 address"),
             ("host = '-a'", "host: '-a' is not a host"),
             ("host = 'a..b'", "host: 'a..b' is not a host"),
+            ("resume_suffix = 'a..b'", "resume_suffix: 'a..b' is not a host"),
+            ("resume_suffix = ''", "resume_suffix: '' is not a host"),
+            ("resume_suffix = 'discord.gg'", "resume_suffix: discord.gg is a real gateway"),
+            ("resume_suffix = 1", "resume_suffix: 1 is not text in double quotes. Write a domain"),
             ("path = 'x'", "path: 'x' is not a request path"),
             (f"path = '/{'a' * 256}'", "path: the path has 257 bytes. Write at most 256"),
         ],

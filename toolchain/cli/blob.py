@@ -65,7 +65,13 @@ def config_blob(config: NodeConfig) -> bytes:
     host, path = endpoint.host.encode(), endpoint.path.encode()
     token = config.token.get_secret_value().encode()
     key = config.control_key.get_secret_value()
-    for what, text, most in (("host", host, HOST_MAX), ("path", path, PATH_MAX)):
+    suffix = (config.gateway.resume_suffix or "").encode()
+    texts = (
+        ("host", host, HOST_MAX),
+        ("path", path, PATH_MAX),
+        ("resume_suffix", suffix, HOST_MAX),
+    )
+    for what, text, most in texts:
         if len(text) > most:
             raise click.ClickException(
                 f"the gateway's {what} has {len(text)} bytes; the node holds {most}. Write a "
@@ -100,6 +106,8 @@ def config_blob(config: NodeConfig) -> bytes:
             "static_dns1": _wire(network.dns),
             **_policy(config),
             "gateway_host": host,
+            "resume_suffix_len": len(suffix),
+            "resume_suffix": suffix,
             "gateway_path": path,
             "token": token,
             "control_key_len": len(key),

@@ -129,6 +129,9 @@ class GatewayConfig(Section):
     discovery_url: str | None = Field(
         None, description="a URL such as http://10.0.2.2:8080/gateway/bot"
     )
+    resume_suffix: str | None = Field(
+        None, description="a domain such as gateway.lan; each host in it may hear the token"
+    )
     max_concurrency: int = Field(
         1,
         ge=1,
@@ -146,7 +149,7 @@ class GatewayConfig(Section):
     def _is_http_url(cls, value: str | None) -> str | None:
         return None if value is None else check_url(value, "http", f"http://{QEMU_HOST}:8080/")
 
-    @field_validator("host")
+    @field_validator("host", "resume_suffix")
     @classmethod
     def _is_host(cls, value: str | None) -> str | None:
         return None if value is None else check_host(value)

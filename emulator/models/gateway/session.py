@@ -4,6 +4,7 @@ import re
 
 from emulator.effects import View, World, model
 from emulator.models.gateway.fail import gateway_violate
+from emulator.models.gateway.host import gateway_host_allowed
 from emulator.models.gateway.url import url_authority
 from emulator.models.log import log
 from firmware.layouts.config import CONFIG
@@ -52,6 +53,8 @@ def gateway_resume_url(w: World, shard: int) -> None:
     if fault is None:
         found, size, port, _rest = url_authority(w, text + 5, text + length, 80)
         fault = UrlFault(found) if found else None
+        if size is not None and gateway_host_allowed(w, text + 5, size):
+            fault = UrlFault.FOREIGN
     if fault is not None or size is None or port is None:
         log(w, GATEWAY_URL, shard, fault or 0, length)
         return

@@ -5,12 +5,14 @@ from typing import Any
 
 from emulator.effects import World, model
 from emulator.models.crypto.sha256 import sha256_finish, sha256_start, sha256_update
+from emulator.models.gateway.host import gateway_host_allowed
 from emulator.models.log import log_write
-from emulator.models.websocket.request import ws_base
+from emulator.models.websocket.request import ws_base, ws_build_request
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import HASH
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
-from firmware.layouts.log import SESSION_IGNORED, SESSION_RESTORED
+from firmware.layouts.gateway import UrlFault
+from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN
 from firmware.layouts.sessions import (
     SESSION_KEPT_BYTES,
@@ -128,6 +130,12 @@ def session_confirm(w: World, shard: int) -> int:
     context = w.view(ShardContext, shard)
     unknown = session_identity(w)
     if unknown or bytes(context.restored_endpoint[:]) == bytes(w.g(SESSIONS).endpoint[:]):
+        session = context.session
+        length = session.resume_host_len
+        if length and gateway_host_allowed(w, session.offset_of("resume_host"), length):
+            session.resume_host_len = 0
+            log_write(w, shard, GATEWAY_URL, UrlFault.FOREIGN, length, 0, 0)
+            ws_build_request(w, shard)
         return 0
     context.session.valid = context.session.resume_host_len = 0
     context.flags = context.flags & ~(ShardFlag.SEQ_VALID | ShardFlag.RESTORED)

@@ -13,7 +13,7 @@ from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log import Level
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import ANY_SHARD, SessionSnapshot
-from firmware.layouts.shard import Hold, ShardState
+from firmware.layouts.shard import Hold, Session, ShardState
 from firmware.layouts.stop import STOP, StopPhase
 from tests.support.control import answer, command
 from toolchain.layout.pack import pack, unpack
@@ -158,6 +158,32 @@ def test_each_problem_is_named_and_its_shard_identifies(rig_of, facts, changes, 
     rig.until_ready()
     assert [row.identifies for row in rig.invariants.rows] == [0, 1, 0]
     assert [row.resumes for row in rig.invariants.rows] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("more", [{}, HTTP], ids=["static", "discovery"])
+def test_an_offered_session_with_a_foreign_resume_host_is_resumed_at_the_base(rig_of, facts, more):
+    """Whoever writes into the store learns no token: the host is judged as READY's is (I7)."""
+    rig, host = started(rig_of, facts, **more)
+    host.stop()
+    rig.internet.gateway("evil.example", "203.0.113.66", 6666, sessions_of="gateway.test")
+    restart(rig, host)
+    session = bytearray(unpack(SessionSnapshot, host.saved[0][0])["session"])
+    fields: dict[str, int | bytes] = {
+        "resume_host_len": 12,
+        "resume_port": 6666,
+        "resume_host": b"evil.example",
+    }
+    for name, value in fields.items():
+        field = getattr(Session, name)
+        raw = value if isinstance(value, bytes) else value.to_bytes(field.size, "little")
+        session[field.offset : field.offset + len(raw)] = raw
+    assert host.offer(0, session=bytes(session))["value"] == 0
+    assert [host.offer(n)["value"] for n in (1, 2)] == [0, 0]
+    rig.until_ready()
+    (line,) = codes(rig, "gateway.resume_url_ignored")
+    assert (line["reason"], line["shard"]) == ("foreign", "0")
+    assert [(row.identifies, row.resumes) for row in rig.invariants.rows] == [(0, 1)] * SHARDS
+    assert rig.monitor.dials("203.0.113.66", 6666) == []
 
 
 def test_a_discovered_gateway_that_is_another_gets_no_old_session(rig_of, facts):

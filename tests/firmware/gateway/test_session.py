@@ -30,6 +30,14 @@ def identified():
     return c
 
 
+def identified_at(host):
+    """Of a gateway with this host."""
+    c = identified()
+    LAB.g(CONFIG).gateway_host[: len(host)] = host
+    LAB.g(CONFIG).gateway_host_len = len(host)
+    return c
+
+
 def ready(sequence=1, **changes):
     c = identified()
     c.dispatch("READY", sequence, ready_data(**changes))
@@ -233,7 +241,9 @@ class TestReady:
     @pytest.mark.parametrize("size", [159, 160, 161])
     def test_resume_url_length_bound(self, size):
         url = "ws://h/".ljust(size, "x")
-        session = ready(resume_gateway_url=url).shard.session
+        c = identified_at(b"h")
+        c.dispatch("READY", 1, ready_data(resume_gateway_url=url))
+        session = c.shard.session
         assert session.resume_host_len == (1 if size <= 160 else 0)
 
     @pytest.mark.parametrize(
@@ -241,7 +251,7 @@ class TestReady:
         [("ws://hhhhhhhh", "ws://h", 80), ("ws://h:123456", "ws://h:1", 1)],
     )
     def test_what_an_earlier_message_left_is_no_part_of_the_resume_url(self, earlier, url, port):
-        c = identified()
+        c = identified_at(b"h")
         c.receive({"op": 11, "d": {"resume_gateway_url": earlier}})
         c.dispatch("READY", 1, ready_data(resume_gateway_url=url))
         session = c.shard.session
@@ -262,7 +272,7 @@ class TestReady:
         ],
     )
     def test_resume_url_is_taken(self, url, host, port):
-        c = identified()
+        c = identified_at(host)
         text = '{"op":0,"s":1,"t":"READY","d":{"session_id":"x","shard":[3,16],"resume_gateway_url":"%s"}}'
         c.receive((text % url).encode())
         session = c.shard.session
@@ -295,6 +305,9 @@ class TestReady:
             ("ws://h h", UrlFault.PORT),
             ("ws://h#x", UrlFault.PORT),
             ("ws://é", UrlFault.HOST),
+            ("ws://10.0.2.3", UrlFault.FOREIGN),
+            ("ws://a.10.0.2.2:80/", UrlFault.FOREIGN),
+            ("ws://evil.example:6666/", UrlFault.FOREIGN),
         ],
     )
     def test_resume_url_is_ignored_with_a_warning(self, url, fault):

@@ -226,6 +226,8 @@ def test_confirm_drops_what_is_not_of_this_gateway(at):
     flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED
     shard = prepare(flags=flags, sequence=SEQUENCE)
     shard.restored_endpoint[:] = ENDPOINT
+    shard.session.resume_host[0 : len(HOST)] = HOST
+    shard.session.resume_host_len = len(HOST)
     if at is not None:
         shard.restored_endpoint[at] ^= 1
     got = LAB.call(session_confirm, shard=shard.address_).outputs["cf"]
@@ -235,6 +237,26 @@ def test_confirm_drops_what_is_not_of_this_gateway(at):
         return
     assert (shard.session.valid, shard.session.resume_host_len, shard.flags) == (0, 0, 0)
     assert "code=lifecycle.sessionSnapshotIgnored problem=another_endpoint sequence=77" in lines()
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [(b"", True), (HOST, True), (b"a." + HOST, True), (b"evil.example", False), (b"test", False)],
+)
+def test_confirm_takes_a_foreign_resume_host_away(host, allowed):
+    flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED
+    shard = prepare(flags=flags, sequence=SEQUENCE)
+    shard.restored_endpoint[:] = ENDPOINT
+    shard.session_ptr = shard.session.address_
+    shard.session.resume_host[0 : len(host)] = host
+    shard.session.resume_host_len = len(host)
+    assert LAB.call(session_confirm, shard=shard.address_).outputs["cf"] == 0
+    assert (shard.session.valid, shard.flags) == (SSES_VALID, flags)
+    assert shard.session.resume_host_len == (len(host) if allowed else 0)
+    assert ("code=gateway.resume_url_ignored reason=foreign" in lines()) != allowed
+    if not allowed:
+        # What was written for the other host is written anew.
+        assert b"Host: gateway.test:8080\r\n" in bytes(shard.websocket.request[:])
 
 
 def test_confirm_without_a_known_gateway_says_nothing():

@@ -30,6 +30,7 @@ intents = 513
 [gateway]
 url = "ws://10.0.2.2:8099/x?y=1"
 max_concurrency = 4
+resume_suffix = "Gateway.Lan."
 [shards]
 total = 40
 start = 8
@@ -116,7 +117,11 @@ def test_the_configuration_reaches_the_page(folder):
     }
     assert {key: page[key] for key in expected} == expected
     assert [row["ms"] for row in page["schedule_ms"][:3]] == [0, 750, 0]
-    for name, text in (("gateway_host", b"10.0.2.2"), ("gateway_path", b"/x?y=1")):
+    for name, text in (
+        ("gateway_host", b"10.0.2.2"),
+        ("gateway_path", b"/x?y=1"),
+        ("resume_suffix", b"gateway.lan"),
+    ):
         assert page[name].rstrip(b"\0") == text
         assert page[f"{name}_len"] == len(text)
     assert page["token"].rstrip(b"\0") == TOKEN.encode()
@@ -244,9 +249,10 @@ def test_a_missing_configuration_says_what_to_copy(folder):
     assert "Copy pxe/templates/node.toml there" in result.output
 
 
-def test_a_host_too_long_for_the_page_is_refused(folder):
+@pytest.mark.parametrize("key", ["host", "resume_suffix"])
+def test_a_host_too_long_for_the_page_is_refused(folder, key):
     host = ".".join(["a" * 60] * 3)
-    (folder / "long.toml").write_text(f'[gateway]\nhost = "{host}"\n')
+    (folder / "long.toml").write_text(f'[gateway]\n{key} = "{host}"\n')
     result = run("-c", "long.toml")
     assert result.exit_code == 1
-    assert "the gateway's host has 182 bytes; the node holds 128" in result.output
+    assert f"the gateway's {key} has 182 bytes; the node holds 128" in result.output

@@ -96,12 +96,12 @@ def test_e13_ready_without_a_resume_url(case_of, profile):
     ("url", "reason"),
     [
         ("wss://gateway.discord.gg", "scheme"),
-        ("http://resume.test", "scheme"),
-        ("ws://resume.test@other.test", "port"),
+        ("http://resume.gateway.test", "scheme"),
+        ("ws://resume.gateway.test@other.test", "port"),
         ("ws://" + "a" * 129, "host"),
         ("ws://" + "a" * 300, "too_long"),
         ("ws://", "host"),
-        ("ws://resume.test:0", "port"),
+        ("ws://resume.gateway.test:0", "port"),
     ],
 )
 def test_e14_a_resume_url_that_cannot_be_used(case_of, url, reason):
@@ -116,6 +116,44 @@ def test_e14_a_resume_url_that_cannot_be_used(case_of, url, reason):
     assert case.handshakes == [[2], [6]]
     assert case.talks[0].host == case.talks[1].host
     assert not case.rig.monitor.dials(RESUME_ADDRESS)
+
+
+EVIL_ADDRESS = "203.0.113.66"
+
+
+@pytest.mark.parametrize(
+    ("base", "suffix", "host", "taken"),
+    [
+        ("gateway.test", "", "evil.example", False),
+        ("gateway.test", "", "evil.test", False),
+        ("gateway.test", "", "notgateway.test", False),
+        ("gateway.test", "", "gateway.test.evil.example", False),
+        ("gateway.test", "", EVIL_ADDRESS, False),
+        ("203.0.113.5", "", EVIL_ADDRESS, False),
+        ("gateway.test", "discord.gg", "evil.example", False),
+        ("gateway.test", "discord.gg", "us.discord.gg", True),
+        ("gateway.chat.test", "", "other.chat.test", True),
+        ("gateway.test", "", "A.Gateway.TEST", True),
+        ("203.0.113.5", "", "203.0.113.5", True),
+    ],
+)
+def test_e14_the_token_goes_to_no_foreign_host(case_of, profile, base, suffix, host, taken):
+    case = case_of(profile, ready=False, config={"host": base, "resume_suffix": suffix})
+    internet = case.rig.internet
+    internet.dns.add(base, "203.0.113.5")
+    internet.gateway(host, EVIL_ADDRESS, 6666, sessions_of="gateway.test")
+    internet.gateway("base", "203.0.113.5", 6666, sessions_of="gateway.test")
+    case.core.edit_ready(resume_gateway_url=f"ws://{host}:6666/")
+    case.until_ready()
+    said = [line["reason"] for line in case.lines("gateway.resume_url_ignored")]
+    assert said == ([] if taken else ["foreign"])
+    case.act(lambda core: core.abort(0))
+    case.healed()
+    assert case.handshakes == [[2], [6]]
+    first, again = case.talks
+    assert again.host == (f"{host}:6666" if taken else first.host)
+    if not taken:
+        assert case.rig.monitor.dials(EVIL_ADDRESS) == []
 
 
 @pytest.mark.parametrize("pair", [[1, 2], [0, 3], [0], [0, 2, 2], "0", None])

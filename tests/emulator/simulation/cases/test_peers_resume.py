@@ -54,7 +54,10 @@ def test_v16_an_identify_goes_to_the_main_host(case_of):
     assert not case.rig.monitor.dials(RESUME_ADDRESS)
 
 
-@pytest.mark.parametrize("url", ["ws://resume.test", "ws://resume.test/", "ws://resume.test/?x=1"])
+@pytest.mark.parametrize(
+    "url",
+    ["ws://resume.gateway.test", "ws://resume.gateway.test/", "ws://resume.gateway.test/?x=1"],
+)
 def test_v17_every_dial_has_the_query(case_of, url):
     case = case_of(resume_host=True, ready=False)
     case.core.edit_ready(resume_gateway_url=url)
