@@ -168,7 +168,7 @@ def node_actions(rig: Rig) -> dict[str, Callable[[str], None]]:
 def _node_events(rng: random.Random, seconds: int) -> list[Event]:
     """Expire a lease, cut the power, or move the clock on, in some of the runs."""
     at_ns = rng.randrange(seconds * NS_PER_S)
-    back_ns = at_ns + rng.randrange(1, 30 * NS_PER_S)
+    back_ns = at_ns + rng.randrange(NS_PER_S, 30 * NS_PER_S)
     chance = rng.random()
     if chance < LEASE_SHARE:
         return _lease_events(rng, at_ns, back_ns)
@@ -182,10 +182,11 @@ def _node_events(rng: random.Random, seconds: int) -> list[Event]:
 def _lease_events(rng: random.Random, at_ns: int, back_ns: int) -> list[Event]:
     """End the lease by order, by its own deadline, or while the node was stopped, with work to do."""
     back = Event(back_ns, "console", "lease arm 4000000")
+    stopped = Event(at_ns + NS_PER_S, "jump-clock", "node 90000")
     ways = (
         [Event(at_ns, "console", "lease expire")],
         [Event(at_ns, "console", f"lease arm {rng.randrange(1, 20_000)}")],
-        [Event(at_ns, "console", "lease arm 60000"), Event(at_ns, "jump-clock", "node 90000")],
+        [Event(at_ns, "console", "lease arm 60000"), stopped],
     )
     return [*rng.choice(ways), back]
 
