@@ -253,6 +253,7 @@ def discovery_limits(a: Asm) -> None:
         Discovery.gateway_path,
         Discovery.gateway_path_len,
         Discovery.gateway_port,
+        URL,
     ],
     calls=[
         url_authority,

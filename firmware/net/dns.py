@@ -74,7 +74,7 @@ FOUND, PENDING, FAILED = 0, 1, 2
     inputs=[In(RSI, int, "name"), In(ECX, int, "its bytes; 1..DNS_NAME_MAX")],
     outputs=[Out(CF, "1 = not in the cache"), Out(RDI, "its DnsEntry")],
     clobbers=[RAX, RCX, RDX, R8],
-    reads=[DnsEntry.state, DnsEntry.name, DnsEntry.name_len],
+    reads=[DnsEntry.state, DnsEntry.name, DnsEntry.name_len, NAME],
     source="firmware/docs/network.md#dns",
 )
 def dns_find(a: Asm, name: Reg64, length: Reg32) -> None:

@@ -41,6 +41,8 @@ class _Known:
 def is_listed(ref: Any, items: tuple[Any, ...]) -> bool:  # noqa: ANN401 - field, region, global
     """Tell whether a contract's list names a reference, its struct or its global."""
     owner = getattr(ref, "owner", None)
+    if owner is None:
+        return any(ref is item for item in items)
     return any(ref is item or owner is item or getattr(item, "item", 0) is owner for item in items)
 
 
