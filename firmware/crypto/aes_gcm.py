@@ -8,6 +8,7 @@ If the tag is wrong the whole text is wiped before the caller sees it: a connect
 bad record (RFC 8446 5.2), so nobody needs the ciphertext any more either.
 """
 
+from firmware.crypto.aead import emit_open, gather
 from firmware.crypto.ghash import (
     BLOCK,
     HIGH,
@@ -42,11 +43,8 @@ from firmware.layouts.aead import (
 )
 from toolchain.asm import (
     AE,
-    AL,
     CF,
     EAX,
-    EBP,
-    ECX,
     EDX,
     NE,
     NZ,
@@ -298,15 +296,7 @@ def _begin(a: Asm) -> None:
         a.jmp(whole.top)
     a.test(R9D, R9D)
     with a.if_(NZ):
-        # Nothing behind the data may be read: its bytes are pushed into R10:RAX, the last first.
-        a.xor(EAX, EAX)
-        a.xor(R10D, R10D)
-        with a.loop() as byte:
-            a.shld(R10, RAX, 8)
-            a.shl(RAX, 8)
-            a.mov(AL, mem8(R8, -1, index=R9, ref=AEAD_AAD))
-            a.dec(R9D)
-            a.again(NZ, byte)
+        gather(a)
         a.movq(BLOCK, RAX)
         a.movq(WORK, R10)
         a.punpcklqdq(BLOCK, WORK)
@@ -471,13 +461,4 @@ def aes_gcm_open_aesni(
     a: Asm, key: AesGcm, text: Reg64, length: Reg32, nonce: Reg64, aad: Reg64, aad_length: Reg32
 ) -> None:
     """Decrypt the text in place if the tag behind it is right; otherwise nothing of it is left."""
-    a.mov(RBX, text)
-    a.mov(EBP, length)
-    a.call(aes_gcm_decrypt_aesni)
-    with a.if_(B):
-        a.mov(RDI, RBX)
-        a.mov(ECX, EBP)
-        a.xor(EAX, EAX)
-        a.rep_stosb()
-        a.stc()
-    a.ret()
+    emit_open(a, aes_gcm_decrypt_aesni)

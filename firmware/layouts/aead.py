@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firmware.layouts.crypto import CHACHA_BLOCK_BYTES, CHACHA_CONSTANTS
 from toolchain.asm import Region
 from toolchain.layout import Struct, bytes_, u32
 from toolchain.layout.data import constant
@@ -36,6 +37,29 @@ class AesGcm(Struct):
     halves = bytes_(0x180, 16 * GCM_POWERS, "the halves of each, added", align=16)
     rounds = u32(0x210, "10 with a key of 16 bytes, 14 with one of 32")
 
+
+class ChaChaPoly(Struct):
+    """A key of ChaCha20-Poly1305, as the matrix of RFC 8439 2.3, and the work space of its use."""
+
+    SIZE = 0x150
+    matrix = bytes_(
+        0x00, CHACHA_BLOCK_BYTES, "rows: constants, key, key, block counter and nonce", align=16
+    )
+    stream = bytes_(0x40, 4 * CHACHA_BLOCK_BYTES, "four blocks of key stream; wiped", align=16)
+    pad = bytes_(0x140, 16, "what Poly1305 adds at the end; wiped", align=16)
+
+
+CHACHA_TABLE = constant(
+    "chacha_table",
+    CHACHA_CONSTANTS
+    + b"".join(n.to_bytes(4, "little") for n in range(4))
+    + (1).to_bytes(16, "little")
+    + b"\xff" * 16
+    + bytes(16),
+    "the first row, counters of four lanes, one, a window of sixteen bytes that are kept",
+    align=64,
+)
+CHACHA_ROW_AT, CHACHA_LANES_AT, CHACHA_ONE_AT, CHACHA_KEEP_AT = 0, 16, 32, 48
 
 GCM_CONSTANTS = constant(
     "gcm_constants",

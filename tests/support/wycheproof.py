@@ -1,4 +1,4 @@
-"""Wycheproof's vectors, which lie beside the project."""
+"""Wycheproof's vectors, which lie beside the project (decision 35)."""
 
 from __future__ import annotations
 

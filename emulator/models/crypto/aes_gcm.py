@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from emulator.effects import World, model
 from emulator.models.crypto import gcm
+from emulator.models.crypto.aead import store
 from emulator.models.crypto.aes import encrypted, round_keys
 from firmware.layouts.aead import AesGcm
 
@@ -39,12 +40,6 @@ def aes_gcm_key_aesni(w: World, key: int, raw: int, size: int) -> None:
         power = gcm.product(power, h)
 
 
-def _store(w: World, at: int, text: bytes) -> None:
-    """Store a text; its last block is stored whole, with what was behind it."""
-    rest = -len(text) % 16
-    w.write(at, text + w.read(at + len(text), rest))
-
-
 @model
 def aes_gcm_seal_aesni(
     w: World, key: int, text: int, length: int, nonce: int, aad: int, aad_length: int
@@ -52,7 +47,7 @@ def aes_gcm_seal_aesni(
     """Ciphertext in place, tag behind it."""
     cipher, iv, data = _cipher(w, key), w.read(nonce, 12), w.read(aad, aad_length)
     made = gcm.ciphered(cipher, iv, w.read(text, length))
-    _store(w, text, made)
+    store(w, text, made)
     w.write(text + length, gcm.tag(cipher, iv, data, made))
 
 
@@ -63,7 +58,7 @@ def aes_gcm_decrypt_aesni(
     """Plaintext in place; whether the tag is wrong."""
     cipher, iv, data = _cipher(w, key), w.read(nonce, 12), w.read(aad, aad_length)
     given, told = w.read(text, length), w.read(text + length, 16)
-    _store(w, text, gcm.ciphered(cipher, iv, given))
+    store(w, text, gcm.ciphered(cipher, iv, given))
     return int(gcm.tag(cipher, iv, data, given) != told)
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from emulator.models.crypto.aead import added
+
 Cipher = Callable[[bytes], bytes]
 _R = 0xE1 << 120
 
@@ -46,7 +48,7 @@ def ciphered(cipher: Cipher, nonce: bytes, text: bytes) -> bytes:
     stream = b"".join(
         cipher(nonce + (n + 2).to_bytes(4, "big")) for n in range(-(-len(text) // 16))
     )
-    return bytes(x ^ y for x, y in zip(text, stream, strict=False))
+    return added(text, stream)
 
 
 def tag(cipher: Cipher, nonce: bytes, aad: bytes, ciphertext: bytes) -> bytes:
@@ -55,4 +57,4 @@ def tag(cipher: Cipher, nonce: bytes, aad: bytes, ciphertext: bytes) -> bytes:
     lengths = (8 * len(aad)).to_bytes(8, "big") + (8 * len(ciphertext)).to_bytes(8, "big")
     s = ghash(h, aad, ciphertext, lengths).to_bytes(16, "big")
     first = cipher(nonce + (1).to_bytes(4, "big"))
-    return bytes(x ^ y for x, y in zip(s, first, strict=True))
+    return added(s, first)
