@@ -192,8 +192,9 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 SECRET_MAX = 48
 """Bytes of a secret: as many as the hash of the suite gives, 48 with SHA-384."""
 IV_BYTES = 12
-AEAD_KEY_MAX = 0x340
-"""Room for the expanded key of one direction, whatever the suite."""
+RAW_KEY_MAX = 32
+AEAD_KEY_MAX = 0x300
+"""Room for what a key was made into, whatever the suite."""
 
 RECORD_IN = Region("the received record", "in the receive ring, bounded by its header's length")
 RECORD_OUT = Region("the record being sent", "in the transmit buffer, as long as was reserved")
@@ -244,7 +245,8 @@ class TlsDirection(Struct):
     iv = bytes_(0x30, IV_BYTES, "the per-record nonce before the sequence is mixed in", align=16)
     sequence = u64(0x40, "records under this key")
     nonce = bytes_(0x50, IV_BYTES, "of the record in hand", align=16)
-    key = bytes_(0x80, AEAD_KEY_MAX, "the expanded key of the suite's AEAD", align=64)
+    key = bytes_(0x80, AEAD_KEY_MAX, "what the key was made into", align=64)
+    raw = bytes_(0x380, RAW_KEY_MAX, "the key itself, while it is made; zeros otherwise", align=16)
 
 
 class TlsKeys(Struct):

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 
 from firmware.layouts.crypto import SHA256_DIGEST_BYTES, SHA384_DIGEST_BYTES
-from firmware.layouts.tls import IV_BYTES, SECRET_MAX, Suite
+from firmware.layouts.tls import RAW_KEY_MAX, SECRET_MAX, Suite
 from toolchain.layout import Data
 from toolchain.layout.data import constant
 
@@ -54,6 +54,5 @@ EARLY_SALTS = {
     for size, name in _HASHES.items()
 }
 ZEROS = constant("tls_zeros", bytes(SECRET_MAX), "keying material where there is none")
-RAW_KEY_MAX = 32
-if max(KEY_BYTES.values()) > RAW_KEY_MAX or IV_BYTES > RAW_KEY_MAX:
-    raise ValueError("a raw key has no room")
+if max(KEY_BYTES.values()) > RAW_KEY_MAX:
+    raise ValueError("TlsDirection.raw has no room for the longest key")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Any
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from emulator.machine import Region
+from firmware.errors import describe
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import Suite, TlsFlag, TlsKeys, TlsState
 from firmware.layouts.tls_arena import GROUPS, SHARE_BYTES, TlsArena
+from firmware.tls.protect import tls_take_secret
 from tests.support.lab import Lab
 
 if TYPE_CHECKING:
@@ -22,7 +28,8 @@ class TlsBench:
 
     def __init__(self, *routines: Routine, extra: tuple[Region, ...] = ()) -> None:
         arena = Region("arena", ARENA, TlsArena.SIZE, foreign=True)
-        self.lab = Lab(*routines, slots=1, extra=(arena, *extra))
+        self.lab = Lab(*routines, tls_take_secret, slots=1, extra=(arena, *extra))
+        self._keys: dict[Suite, bytes] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -64,3 +71,92 @@ class TlsBench:
         at = self.arena.offset_of("message") + 4
         self.lab.machine.write(at, body) if body else None
         return {"body": at, "length": len(body)}
+
+    # -- records ----------------------------------------------------------------------------------
+    def keyed(self, suite: Suite = Suite.AES_128_GCM_SHA256) -> tuple[Peer, Peer]:
+        """Give both directions keys; return a peer that seals to us, and one that opens ours."""
+        context, size = self.context, 48 if suite == Suite.AES_256_GCM_SHA384 else 32
+        self.tls.suite = suite
+        self.tls.flags |= TlsFlag.OPENING | TlsFlag.SEALING
+        secrets = [bytes(range(first, first + size)) for first in (1, 101)]
+        keys = context.tls_keys
+        if suite not in self._keys:
+            for direction, secret in zip((keys.receive, keys.send), secrets, strict=True):
+                at = self.lab.put(secret.ljust(48, b"\0"), first=True)
+                self.call(tls_take_secret, direction=direction.address_, secret=at)
+            self._keys[suite] = self.lab.machine.read(keys.address_, TlsKeys.SIZE)
+        self.lab.machine.write(keys.address_, self._keys[suite])
+        return Peer(suite, secrets[0]), Peer(suite, secrets[1])
+
+    def receive(self, data: bytes, *, head: int | None = None) -> None:
+        """Let TCP have received bytes in order, behind what it has already."""
+        context = self.context
+        if head is not None:
+            context.tcp.ring_head, context.tcp.ring_ready = head, 0
+        at = context.ring_base + context.tcp.ring_head + context.tcp.ring_ready
+        if data:
+            self.lab.machine.write(at, data)
+        context.tcp.ring_ready += len(data)
+
+    def sent(self) -> bytes:
+        """Return what lies in the transmit buffer, and empty it."""
+        context = self.context
+        start, end = context.tcp.tx_start, context.tcp.tx_end
+        data = self.lab.machine.read(context.tx_base + start, end - start) if end > start else b""
+        context.tcp.tx_start = context.tcp.tx_end = 0
+        return data
+
+    def failure(self) -> tuple[str, TlsState]:
+        """Return why the connection failed, and the state."""
+        context = self.context
+        assert context.last_error == context.tls.error
+        return describe(context.tls.error), context.tls.state
+
+
+class Peer:
+    """One direction at the other end: seals or opens records with `cryptography`."""
+
+    def __init__(self, suite: Suite, secret: bytes) -> None:
+        self.suite, self.secret, self.sequence = suite, secret, 0
+        self._rekey()
+
+    def _label(self, label: bytes, size: int) -> bytes:
+        name = "sha384" if self.suite == Suite.AES_256_GCM_SHA384 else "sha256"
+        full = b"tls13 " + label
+        info = size.to_bytes(2, "big") + bytes([len(full)]) + full + b"\0"
+        return hmac.digest(self.secret, info + b"\x01", name)[:size]
+
+    def _rekey(self) -> None:
+        self.sequence = 0
+        self._iv = int.from_bytes(self._label(b"iv", 12), "big")
+        self._aead = AESGCM(self._label(b"key", 16 if self.suite == 0x1301 else 32))
+
+    def update(self) -> None:
+        """Go on to the next traffic secret."""
+        self.secret = self._label(b"traffic upd", len(self.secret))
+        self._rekey()
+
+    def _nonce(self) -> bytes:
+        self.sequence += 1
+        return (self._iv ^ (self.sequence - 1)).to_bytes(12, "big")
+
+    def seal(self, content: bytes, kind: int = 23, padding: int = 0) -> bytes:
+        """Return a record."""
+        inner = content + bytes([kind]) + bytes(padding)
+        return self.raw(inner)
+
+    def raw(self, inner: bytes) -> bytes:
+        """Return a record with any inner text."""
+        header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2, "big")
+        return header + self._aead.encrypt(self._nonce(), inner, header)
+
+    def open(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the types and contents of whole records."""
+        found = []
+        while data:
+            size = 5 + int.from_bytes(data[3:5], "big")
+            assert data[:3] == b"\x17\x03\x03"
+            inner = self._aead.decrypt(self._nonce(), data[5:size], data[:5])
+            found.append((inner[-1], inner[:-1]))
+            data = data[size:]
+        return found

@@ -1,0 +1,78 @@
+"""What protects records."""
+
+from emulator.effects import World, model
+from emulator.models.crypto.aes_gcm import (
+    aes_gcm_key_aesni,
+    aes_gcm_open_aesni,
+    aes_gcm_seal_aesni,
+)
+from emulator.models.tls.schedule import tls_expand
+from emulator.models.tls.transcript import size_of
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import TlsDirection
+from firmware.layouts.tls_schedule import IV, KEY, UPDATE
+
+
+@model
+def tls_make_key(w: World, shard: int, direction: int) -> None:
+    """[sender]_write_iv, [sender]_write_key, sequence 0."""
+    kept = w.view(TlsDirection, direction)
+    secret, size = (
+        kept.offset_of("secret"),
+        16 if w.view(ShardContext, shard).tls.suite == 0x1301 else 32,
+    )
+    kept.sequence = 0
+    label = w.address(IV)
+    tls_expand(w, shard, secret, label, label, 0, kept.offset_of("iv"), 12)
+    label = w.address(KEY)
+    tls_expand(w, shard, secret, label, label, 0, kept.offset_of("raw"), size)
+    aes_gcm_key_aesni(w, kept.offset_of("key"), kept.offset_of("raw"), size)
+    kept.raw[:] = bytes(32)
+
+
+@model
+def tls_take_secret(w: World, shard: int, direction: int, secret: int) -> None:
+    """A copy of the secret, and the keys of it."""
+    w.view(TlsDirection, direction).secret[:] = w.read(secret, 48)
+    tls_make_key(w, shard, direction)
+
+
+@model
+def tls_next_secret(w: World, shard: int, direction: int) -> None:
+    """application_traffic_secret_N+1."""
+    secret, label = w.view(TlsDirection, direction).offset_of("secret"), w.address(UPDATE)
+    tls_expand(w, shard, secret, label, label, 0, secret, size_of(w, shard))
+    tls_make_key(w, shard, direction)
+
+
+@model
+def tls_nonce(w: World, direction: int) -> None:
+    """The sequence, padded on the left, XOR the iv."""
+    kept = w.view(TlsDirection, direction)
+    padded = bytes(4) + int(kept.sequence).to_bytes(8, "big")
+    kept.nonce[:] = bytes(a ^ b for a, b in zip(padded, bytes(kept.iv), strict=True))
+    kept.sequence += 1
+
+
+@model
+def tls_seal(w: World, shard: int, text: int, length: int) -> None:
+    """The five bytes before are the additional data."""
+    kept = w.view(ShardContext, shard).tls_keys.send
+    tls_nonce(w, kept.address_)
+    key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
+    aes_gcm_seal_aesni(w, key, text, length, nonce, text - 5, 5)
+
+
+@model
+def tls_open(w: World, shard: int, text: int, length: int) -> int:
+    """The five bytes before are the additional data."""
+    kept = w.view(ShardContext, shard).tls_keys.receive
+    tls_nonce(w, kept.address_)
+    key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
+    return int(aes_gcm_open_aesni(w, key, text, length, nonce, text - 5, 5))
+
+
+@model
+def tls_erase(w: World, shard: int) -> None:
+    """No key is left."""
+    w.view(ShardContext, shard).tls_keys.wipe()
