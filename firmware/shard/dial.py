@@ -28,7 +28,7 @@ from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
 from firmware.shard.snapshot import session_confirm
-from firmware.shard.startup import attempt_budget, startup_begin
+from firmware.shard.startup import attempt_budget, keep_to_startup, startup_begin
 from firmware.tcp.connect import tcp_connect
 from firmware.tls.transport import tls_abort
 from firmware.websocket.request import ws_base
@@ -147,7 +147,12 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in phase PERMIT")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.flags, CoreState.now],
+    reads=[
+        ShardContext.flags,
+        ShardContext.attempt_deadline,
+        CoreState.now,
+        Startup.deadline,
+    ],
     writes=[
         ShardContext.state,
         ShardContext.hold,
@@ -175,6 +180,9 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
         a.jmp(permit_release)
     a.call(permit_take)
     a.j(NC, granted)
+    a.cmp(shard.attempt_deadline, 0)
+    with a.if_(NZ):
+        keep_to_startup(a, shard)
     a.ret()
 
     a.place(granted)

@@ -15,12 +15,14 @@ from firmware.layouts.discovery import (
 )
 from firmware.layouts.node import CLOCK, CORE, Clock, CoreState, Slot, core
 from firmware.layouts.permit import PERMITS, Permits
+from firmware.layouts.policy import Startup
 from firmware.layouts.shard import Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.shard.allowance import allowance_hold
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.resume import shard_is_resumable
+from firmware.shard.startup import keep_to_startup, startup_adjust
 from firmware.websocket.request import ws_build_request
 from toolchain.asm import (
     AL,
@@ -125,6 +127,8 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
         Clock.tsc_cycles_per_ms,
         TcpContext.state,
         Slot.context,
+        ShardContext.flags,
+        Startup.deadline,
     ],
     writes=[ShardContext.attempt_started, ShardContext.attempt_deadline],
     calls=[
@@ -136,6 +140,7 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
         discovery_later,
         discovery_share,
         shard_confirm_permit,
+        startup_adjust,
         ws_build_request,
     ],
     source="firmware/docs/gateway.md#discovery",
@@ -210,8 +215,10 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
         a.call(discovery_body)
     a.cmp(D.state, DiscoveryState.FOUND)
     a.jne(later)
+    a.call(startup_adjust)
 
     a.place(found)
+    keep_to_startup(a, shard)
     a.call(shard_confirm_permit)
     a.j(C, later)
     a.call(ws_build_request)

@@ -5,6 +5,7 @@ from firmware.gateway.profile import profile_table
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.permit import PERMITS, Permits
 from firmware.layouts.policy import STARTUP, OnLimit, Startup
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
@@ -27,38 +28,43 @@ from toolchain.asm import (
     E,
     In,
     Out,
+    Z,
     routine,
 )
 
 BUDGET_MAX_MS = 0x7FFF_FFFF
 
 
+def keep_to_startup(a: Asm, shard: ShardContext) -> None:
+    """End the shard's attempt with the startup, whose end discovery may have moved. Clobbers RAX."""
+    a.test(shard.flags, RECOVERING)
+    with a.if_(Z):
+        a.mov(RAX, STARTUP.it.deadline)
+        a.mov(shard.attempt_deadline, RAX)
+
+
 @routine(
-    inputs=[In(RBX, ShardContext, "the first shard that may start")],
-    clobbers=CALLER_SAVED,
+    inputs=[In(RBX, ShardContext, "a shard of the node")],
+    outputs=[Out(EAX, "milliseconds that the group start may take")],
+    clobbers=[RCX, RDX, RSI],
     reads=[
         ShardContext.profile,
         ProfileTable.identify_groups,
         ProfileTable.identify_spacing_ms,
         ConfigBlob.startup_timeout_ms,
-        ConfigBlob.max_concurrency,
+        Permits.max_concurrency,
         CoreState.slots_used,
-        CoreState.now,
-        Clock.tsc_cycles_per_ms,
     ],
-    writes=[Startup.deadline, Startup.budget_ms],
-    calls=[log_write],
     source="firmware/docs/lifecycle.md#startup",
 )
-def startup_begin(a: Asm, shard: ShardContext) -> None:
-    """Set the deadline of the group start: the timeout, and the spacing that Identifies need."""
-    config = CONFIG.it
+def startup_budget(a: Asm, shard: ShardContext) -> None:
+    """Add the spacing that Identifies need to the timeout, with as many keys as are known now."""
     # Who identifies one after another: groups, ceil(n / max_concurrency), or single shards.
     table = profile_table(a, shard, RSI, RCX)
     a.mov(EAX, core.slots_used)
     a.cmp(table.identify_groups, 0)
     with a.if_(NE):
-        a.mov(ECX, config.max_concurrency)
+        a.mov(ECX, PERMITS.it.max_concurrency)
         a.add(EAX, ECX)
         a.dec(EAX)
         a.xor(EDX, EDX)
@@ -66,18 +72,68 @@ def startup_begin(a: Asm, shard: ShardContext) -> None:
     a.dec(EAX)
     a.mov(ECX, table.identify_spacing_ms)
     a.imul(RAX, RCX)
-    a.mov(ECX, config.startup_timeout_ms)
+    a.mov(ECX, CONFIG.it.startup_timeout_ms)
     a.add(RAX, RCX)
     a.mov(ECX, BUDGET_MAX_MS)
     a.cmp(RAX, RCX)
     a.cmov(A, RAX, RCX)
-    a.mov(STARTUP.it.budget_ms, EAX)
+    a.ret()
+
+
+def _say_budget(a: Asm) -> None:
+    """Tell the budget in EDX."""
+    a.mov(ECX, core.slots_used)
+    log(a, STARTUP_DEADLINE)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the first shard that may start")],
+    clobbers=CALLER_SAVED,
+    reads=[CoreState.slots_used, CoreState.now, Clock.tsc_cycles_per_ms],
+    writes=[Startup.deadline, Startup.budget_ms],
+    calls=[startup_budget, log_write],
+    source="firmware/docs/lifecycle.md#startup",
+)
+def startup_begin(a: Asm, shard: ShardContext) -> None:
+    """Set the deadline of the group start."""
+    a.call(startup_budget)
     a.mov(EDX, EAX)
+    a.mov(STARTUP.it.budget_ms, EAX)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
     a.add(RAX, core.now)
     a.mov(STARTUP.it.deadline, RAX)
-    a.mov(ECX, core.slots_used)
-    log(a, STARTUP_DEADLINE)
+    _say_budget(a)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard whose question was answered")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        Startup.deadline,
+        Startup.budget_ms,
+        CoreState.slots_used,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Startup.deadline, Startup.budget_ms],
+    calls=[startup_budget, log_write],
+    source="firmware/docs/lifecycle.md#startup",
+)
+def startup_adjust(a: Asm, shard: ShardContext) -> None:
+    """Count the budget anew, from the same beginning, with the keys that discovery told."""
+    a.cmp(STARTUP.it.deadline, 0)
+    with a.if_(E):
+        a.ret()
+    a.call(startup_budget)
+    a.mov(EDX, EAX)
+    a.mov(ECX, STARTUP.it.budget_ms)
+    a.mov(STARTUP.it.budget_ms, EAX)
+    a.sub(RAX, RCX)
+    with a.if_(E):
+        a.ret()
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(STARTUP.it.deadline, RAX)
+    _say_budget(a)
     a.ret()
 
 

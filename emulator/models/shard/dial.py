@@ -11,7 +11,7 @@ from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.shard.snapshot import session_confirm
-from emulator.models.shard.startup import attempt_budget, startup_begin
+from emulator.models.shard.startup import attempt_budget, keep_to_startup, startup_begin
 from emulator.models.tcp.connect import tcp_connect
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
@@ -66,6 +66,8 @@ def shard_ask_permit(w: World, shard: int) -> None:
             permit_release(w, shard)
             return
         if permit_take(w, shard):
+            if context.attempt_deadline:
+                keep_to_startup(w, shard)
             return
     context.attempts += 1
     if context.flags & ShardFlag.ESTABLISHED:

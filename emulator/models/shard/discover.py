@@ -8,6 +8,7 @@ from emulator.models.gateway.discovery_verdict import discovery_later, discovery
 from emulator.models.shard.allowance import allowance_hold
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.resume import shard_is_resumable
+from emulator.models.shard.startup import keep_to_startup, startup_adjust
 from emulator.models.websocket.request import ws_build_request
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DISCOVERY_ABANDONED, DiscoveryMode
@@ -99,11 +100,15 @@ def _ask(w: World, shard: int) -> int:
         discovery_head(w, shard)
     if found.state == D.BODY:
         discovery_body(w, shard)
-    return _use(w, shard) if found.state == D.FOUND else 1
+    if found.state != D.FOUND:
+        return 1
+    startup_adjust(w, shard)
+    return _use(w, shard)
 
 
 def _use(w: World, shard: int) -> int:
-    """The request was laid down before the gateway was known."""
+    """The request was laid down before the gateway was known, the attempt's end before the keys."""
+    keep_to_startup(w, shard)
     if shard_confirm_permit(w, shard):
         return 1
     ws_build_request(w, shard)

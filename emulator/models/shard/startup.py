@@ -5,21 +5,49 @@ from emulator.models.log import log
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import STARTUP_DEADLINE, STARTUP_DONE
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 
 
 @model
-def startup_begin(w: World, shard: int) -> None:
+def startup_budget(w: World, shard: int) -> int:
     """The timeout, and the spacing of the service for each further group or shard that identifies."""
-    config, start, count = w.g(CONFIG), w.g(STARTUP), w.g(CORE).slots_used
+    count, keys = w.g(CORE).slots_used, w.g(PERMITS).max_concurrency
     service = PROFILES[w.view(ShardContext, shard).profile]
-    turns = -(-count // config.max_concurrency) if service.identify_groups else count
+    turns = -(-count // keys) if service.identify_groups else count
     spacing = (turns - 1) * service.identify_spacing_ms
-    start.budget_ms = min(config.startup_timeout_ms + spacing, 2**31 - 1)
+    return int(min(w.g(CONFIG).startup_timeout_ms + spacing, 2**31 - 1))
+
+
+def keep_to_startup(w: World, shard: int) -> None:
+    """Until its first READY a shard's attempt ends with the startup."""
+    context = w.view(ShardContext, shard)
+    if not context.flags & (ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER):
+        context.attempt_deadline = w.g(STARTUP).deadline
+
+
+@model
+def startup_begin(w: World, shard: int) -> None:
+    """The deadline lies the budget after the beginning."""
+    start = w.g(STARTUP)
+    start.budget_ms = startup_budget(w, shard)
     start.deadline = w.g(CORE).now + start.budget_ms * w.g(CLOCK).tsc_cycles_per_ms
-    log(w, STARTUP_DEADLINE, None, start.budget_ms, count)
+    log(w, STARTUP_DEADLINE, None, start.budget_ms, w.g(CORE).slots_used)
+
+
+@model
+def startup_adjust(w: World, shard: int) -> None:
+    """Another budget moves the end, not the beginning."""
+    start = w.g(STARTUP)
+    if not start.deadline:
+        return
+    before, start.budget_ms = start.budget_ms, startup_budget(w, shard)
+    if start.budget_ms != before:
+        moved = (start.budget_ms - before) * w.g(CLOCK).tsc_cycles_per_ms
+        start.deadline = (start.deadline + moved) % 2**64
+        log(w, STARTUP_DEADLINE, None, start.budget_ms, w.g(CORE).slots_used)
 
 
 @model

@@ -17,8 +17,10 @@ from firmware.layouts.discovery import (
     DOCUMENT_MAX,
     DiscoveryMode,
 )
+from firmware.layouts.policy import OnLimit
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, Phase, ShardState
+from pxe.gateway import Step
 from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
 
 S = ShardState
@@ -111,6 +113,20 @@ def test_the_limits_of_the_answer_pace_identify(asking):
     assert slow.now_s() >= 15
     assert slow.stats.identify_gate_refusals == 0
     assert [slow.node.shard(slot).attempts for slot in range(4)] == [1] * 4
+
+
+@pytest.mark.parametrize(("told", "budget_s"), [(1, 30 + 75), (16, 30)])
+@pytest.mark.parametrize("configured", [1, 4, 16])
+def test_the_limits_of_the_answer_move_the_end_of_the_startup(asking, configured, told, budget_s):
+    config = {"max_concurrency": configured, "on_limit": OnLimit.FATAL}
+    rig = asking(config=config, max_concurrency=told)
+    # Late in the startup one shard loses an attempt; what is left has to be enough for the next.
+    rig.gateway.core.add_steps(Step(on="identify", do="kick", code=4000, instead=True, shard=12))
+    rig.until_ready(budget_s)
+    budgets = [x["budgetMs"] for x in rig.node.log if x["code"] == "lifecycle.startupDeadline"]
+    before = 30_000 + (SHARDS // configured - 1) * 5_000
+    assert budgets == [str(before)] + [str(budget_s * 1_000)] * (configured != told)
+    assert [r.reconnects for r in rig.invariants.rows] == [int(n == 12) for n in range(SHARDS)]
 
 
 def test_a_rate_limit_then_trouble_then_the_answer_cost_three_questions(asking):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import STARTUP, SessionProvider
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext
 from firmware.shard.load import session_wait
@@ -72,7 +73,7 @@ def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
 
 def test_the_first_wait_begins_the_group_start():
     shard = prepare(left_ms=None)
-    LAB.g(CONFIG).startup_timeout_ms, LAB.g(CONFIG).max_concurrency = 2_000, 1
+    LAB.g(CONFIG).startup_timeout_ms, LAB.g(PERMITS).max_concurrency = 2_000, 1
     LAB.g(CORE).slots_used = 1
     assert wait(shard) == Hold.SESSION_LOAD
     assert LAB.g(STARTUP).deadline == NOW + 2_000 * MS

@@ -7,20 +7,27 @@ from hypothesis import strategies as st
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
-from firmware.shard.startup import attempt_budget, startup_begin, startup_check
+from firmware.shard.startup import (
+    attempt_budget,
+    startup_adjust,
+    startup_begin,
+    startup_budget,
+    startup_check,
+)
 from tests.support.lab import Lab
 from tests.support.states import MS, NOW
 
-LAB = Lab(startup_begin, attempt_budget, startup_check, slots=3)
+LAB = Lab(startup_begin, startup_adjust, startup_budget, attempt_budget, startup_check, slots=3)
 
 
 def prepare(slots=3):
     LAB.reset()
     LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
-    LAB.g(CONFIG).max_concurrency = 1
+    LAB.g(PERMITS).max_concurrency = 1
     core = LAB.g(CORE)
     core.slots_used = slots
     return core
@@ -44,7 +51,7 @@ def lines():
 )
 def test_startup_begin_adds_the_spacing_of_identifies(profile, slots, keys, wanted):
     prepare(slots)
-    LAB.g(CONFIG).max_concurrency = keys
+    LAB.g(PERMITS).max_concurrency = keys
     shard = LAB.shard()
     LAB.view(ShardContext, shard).profile = profile
     LAB.call(startup_begin, shard=shard)
@@ -62,11 +69,33 @@ def test_startup_begin_adds_the_spacing_of_identifies(profile, slots, keys, want
 )
 def test_startup_begin_any_plan_matches_model(slots, keys, timeout, profile):
     prepare(slots)
-    LAB.g(CONFIG).max_concurrency, LAB.g(CONFIG).startup_timeout_ms = keys, timeout
+    LAB.g(PERMITS).max_concurrency, LAB.g(CONFIG).startup_timeout_ms = keys, timeout
     shard = LAB.shard()
     LAB.view(ShardContext, shard).profile = profile
     LAB.call(startup_begin, shard=shard)
     assert LAB.g(STARTUP).budget_ms < 2**31
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "budget_ms"), [(16, 1, 105_000), (1, 16, 30_000), (4, 4, 45_000)]
+)
+def test_startup_adjust_moves_the_end_and_not_the_beginning(before, after, budget_ms):
+    prepare(16)
+    shard = LAB.shard()
+    LAB.g(PERMITS).max_concurrency = before
+    LAB.call(startup_begin, shard=shard)
+    said = len(lines())
+    LAB.g(PERMITS).max_concurrency, LAB.g(CORE).now = after, NOW + 9_000 * MS
+    LAB.call(startup_adjust, shard=shard)
+    start = LAB.g(STARTUP)
+    assert (start.budget_ms, start.deadline) == (budget_ms, NOW + budget_ms * MS)
+    assert len(lines()) - said == (before != after)
+
+
+def test_startup_adjust_begins_nothing():
+    prepare()
+    LAB.call(startup_adjust, shard=LAB.shard())
+    assert (LAB.g(STARTUP).budget_ms, LAB.g(STARTUP).deadline, lines()) == (0, 0, [])
 
 
 @pytest.mark.parametrize(
