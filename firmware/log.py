@@ -6,19 +6,14 @@ from contextlib import contextmanager
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS, serial_put
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import (
-    IN_CONTEXT,
     LEVEL_SILENT,
-    LINE_MAX,
     LOG,
     LOG_RING,
     LOG_RING_BYTES,
     LOG_TEMPLATES,
-    NAMES_END,
-    Level,
-    LogCode,
     LogState,
-    Render,
 )
+from firmware.layouts.log_line import IN_CONTEXT, LINE_MAX, NAMES_END, Level, LogCode, Render
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
 from toolchain.asm import (

@@ -7,16 +7,8 @@ from emulator.effects import World, model
 from emulator.models.cpu.serial import serial_put
 from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
 from firmware.layouts.config import CONFIG
-from firmware.layouts.log import (
-    CODES,
-    LEVEL_SILENT,
-    LOG,
-    LOG_RING,
-    LOG_RING_BYTES,
-    Kind,
-    LogCode,
-    Render,
-)
+from firmware.layouts.log import CODES, LEVEL_SILENT, LOG, LOG_RING, LOG_RING_BYTES
+from firmware.layouts.log_line import Kind, LogCode, Render
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
 from firmware.log import DRAIN_BURSTS

@@ -9,7 +9,7 @@ from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
 from firmware.layouts.policy import DEFAULTS, OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId

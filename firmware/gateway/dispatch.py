@@ -26,13 +26,8 @@ from firmware.layouts.json import (
     JsonKind,
     JsonParser,
 )
-from firmware.layouts.log import (
-    GATEWAY_DISPATCH,
-    GATEWAY_REJECTED,
-    GATEWAY_SEQUENCE,
-    Level,
-    LogState,
-)
+from firmware.layouts.log import GATEWAY_DISPATCH, GATEWAY_REJECTED, GATEWAY_SEQUENCE, LogState
+from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 from firmware.log import at_level, log, log_write

@@ -39,9 +39,9 @@ from firmware.layouts.log import (
     GATEWAY_RECEIVE,
     GATEWAY_RECONNECT,
     GATEWAY_UNKNOWN,
-    Level,
     LogState,
 )
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.policy import RESUMABLE_INVALID_MAX
 from firmware.layouts.profile import ProfileId

@@ -4,7 +4,8 @@ from firmware.abi import CALLER_SAVED
 from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import GatewayContext, GatewayFlag, Op
-from firmware.layouts.log import GATEWAY_SEND, Level, LogState
+from firmware.layouts.log import GATEWAY_SEND, LogState
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import Session, ShardContext, ShardFlag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.shard import End
 from firmware.layouts.stop import StopPhase
 from toolchain.layout import Struct, enum8, enum32, flags32, ptr, u32, u64

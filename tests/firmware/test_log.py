@@ -7,19 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from firmware.layouts import log as layout
 from firmware.layouts.config import CONFIG
 from firmware.layouts.json import JsonField
-from firmware.layouts.log import (
-    CODES,
-    DEC,
-    LEVEL_SILENT,
-    LOG,
-    LOG_RING,
-    LOG_RING_BYTES,
-    Level,
-    code,
-)
+from firmware.layouts.log import CODES, LEVEL_SILENT, LOG, LOG_RING, LOG_RING_BYTES
+from firmware.layouts.log_line import DEC, LINE_MAX, Level, code
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import (
     Classification,
@@ -225,7 +216,7 @@ def test_code_refuses_what_the_line_cannot_hold():
         code("many", Level.INFO, a=DEC, b=DEC, c=DEC, d=DEC, e=DEC)
     with pytest.raises(ValueError, match=r"log code boot\.ready is declared twice; use the first"):
         code("boot.ready", Level.INFO)
-    with pytest.raises(ValueError, match=f"can be [0-9]+ bytes long; {layout.LINE_MAX} fit"):
+    with pytest.raises(ValueError, match=f"can be [0-9]+ bytes long; {LINE_MAX} fit"):
         code("x" * 700, Level.INFO, a=DEC, b=DEC)
 
 

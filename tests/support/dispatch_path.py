@@ -24,7 +24,8 @@ from firmware.abi import CALLER_SAVED
 from firmware.gateway.poll import gateway_poll
 from firmware.layouts.events import EVENTS as LISTENERS
 from firmware.layouts.events import Events, EventSubscriber
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.nic import NIC, AvailableRing, Nic, UsedElement, UsedRing, Virtqueue
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext

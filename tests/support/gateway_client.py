@@ -9,7 +9,8 @@ from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext, ShardFlag
 from firmware.layouts.websocket import WsState

@@ -8,7 +8,7 @@ import click
 
 from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
 from toolchain.layout.pack import pack

@@ -12,9 +12,11 @@ from toolchain.cli.loglines import LogLine, parse_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from firmware.layouts.log_line import LogCode
+
 KEPT_LINES = 40
 # The step that a line completes; the boot ROM's work ends with our first line.
-STEPS: tuple[tuple[str, tuple[log.LogCode, ...]], ...] = (
+STEPS: tuple[tuple[str, tuple[LogCode, ...]], ...] = (
     ("boot ROM", (log.BOOT_STARTED,)),
     ("clock", (log.BOOT_CLOCK, log.BOOT_NO_CLOCK)),
     ("memory", (log.BOOT_READY, log.BOOT_NO_MEMORY)),
@@ -192,7 +194,7 @@ def _no_clock(row: ShardRow, _line: LogLine) -> None:
     row.state, row.detail = "ASSIGNED", "no_clock"
 
 
-_CHANGES: dict[log.LogCode, Callable[[ShardRow, LogLine], None]] = {
+_CHANGES: dict[LogCode, Callable[[ShardRow, LogLine], None]] = {
     log.SHARD_ATTEMPT: _attempt,
     log.SHARD_STATE: _state,
     log.SHARD_READY: _ready,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from firmware.layouts.log import CODES, Level, LogCode, Render
+from firmware.layouts.log import CODES
+from firmware.layouts.log_line import Level, LogCode, Render
 
 _BY_NAME = {code.name: code for code in CODES}
 _LEVELS = {level.name.lower(): level for level in Level}

@@ -10,7 +10,7 @@ from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.peers.websocket import CLOSE, TEXT, frame
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.write_watch import WriteWatch
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CORE
 from firmware.layouts.policy import Policy
 from firmware.layouts.shard import End, ShardState

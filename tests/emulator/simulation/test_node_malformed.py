@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emulator.simulation.corpus import MALFORMED, Flow, mutate
 from emulator.simulation.node_facts import TOKEN
 from emulator.simulation.peers.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardState

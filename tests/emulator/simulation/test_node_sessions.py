@@ -10,7 +10,7 @@ from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.discovery import DiscoveryMode
-from firmware.layouts.log import Level
+from firmware.layouts.log_line import Level
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import ANY_SHARD, SessionSnapshot
 from firmware.layouts.shard import Hold, Session, ShardState

@@ -8,7 +8,8 @@ from firmware.cpu.panic import record_write
 from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, BootInfo, BootPacket
 from firmware.layouts.config import CONFIG
 from firmware.layouts.cpu import WATCHDOG, TrapFrame
-from firmware.layouts.log import LOG, LOG_RING, LOG_RING_BYTES, Level
+from firmware.layouts.log import LOG, LOG_RING, LOG_RING_BYTES
+from firmware.layouts.log_line import Level
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CLOCK, CORE
 from firmware.limits import FAULT_STACK_TOP, KEPT_PAGES, PAGE, RECORD_PAGE, STACK_TOP, WINDOW_MMIO

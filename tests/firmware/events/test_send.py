@@ -13,7 +13,8 @@ from firmware.events.send import (
     events_room,
 )
 from firmware.layouts.events import EVENT_BODY_MAX, EventStream, Notice, Verdict
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.shard import ShardContext
 from firmware.limits import SEND_PAYLOAD_MAX

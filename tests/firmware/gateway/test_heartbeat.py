@@ -6,7 +6,8 @@ from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayFlag, GatewayState
-from firmware.layouts.log import LOG, LOG_RING, Level
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import End
 from firmware.layouts.websocket import WsState

@@ -13,7 +13,8 @@ from firmware.gateway.pace import (
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts.gateway import GatewayState
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.profile import PROFILES, SEND_OPS, ProfileId
 from firmware.layouts.send import RETRY_MOST_MS, RETRY_UNKNOWN_MS

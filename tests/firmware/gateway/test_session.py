@@ -9,7 +9,8 @@ from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayState, UrlFault
-from firmware.layouts.log import LOG, LOG_RING, Level
+from firmware.layouts.log import LOG, LOG_RING
+from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardFlag

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.events import EVENTS
 from firmware.layouts.gateway import GatewayFlag
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.node import CORE, SLOT_ACTIVE
 from firmware.layouts.owner import OwnerServices, Task
 from firmware.layouts.shard import End, ShardContext

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from firmware.events.send import events_begin, events_part
 from firmware.layouts.events import Notice
-from firmware.layouts.log import LOG, Level
+from firmware.layouts.log import LOG
+from firmware.layouts.log_line import Level
 from firmware.layouts.shard import FailureFlag, ShardContext, ShardFlag
 from firmware.shard.gap import shard_gap_begin
 from tests.support.lab import Lab

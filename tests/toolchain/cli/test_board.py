@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware.layouts.log import CODES, Render
+from firmware.layouts.log import CODES
+from firmware.layouts.log_line import Render
 from toolchain.cli.board import Board
 from toolchain.cli.loglines import parse_line
 
