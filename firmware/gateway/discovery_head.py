@@ -1,7 +1,8 @@
 """The head of an answer: what its status asks for, and the fields that matter (RFC 9112)."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.gateway.discovery_result import OK, discovery_redirect
+from firmware.gateway.discovery_redirect import discovery_redirect
+from firmware.gateway.discovery_result import OK
 from firmware.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from firmware.json.feed import json_reset
 from firmware.layouts.config import CONFIG, ConfigBlob

@@ -1,25 +1,21 @@
-"""What an answer means: the gateway's URL and limits, or another place to ask."""
+"""What a document means: the gateway's URL and limits, or a wait."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.discovery_target import discovery_target, text_is
 from firmware.gateway.discovery_verdict import discovery_refuse, discovery_retry
-from firmware.gateway.url import CHARS, TARGET_CHAR, URL, url_authority
+from firmware.gateway.url import URL, url_authority
 from firmware.layouts.config import CONFIG, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
-    DISCOVERY_LOCATION,
-    DISCOVERY_REDIRECTS,
     DISCOVERY_TLS,
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
     ENCRYPTED_SCHEMES,
-    LOCATION_MAX,
     QUERIES,
-    REDIRECTS_MAX,
     RETRY_AFTER_MAX_S,
     Discovery,
     DiscoveryState,
-    HttpField,
 )
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import (
@@ -38,9 +34,7 @@ from firmware.layouts.websocket import WS_PORT
 from firmware.log import log, log_write
 from firmware.tls.transport import tls_abort
 from toolchain.asm import (
-    AL,
     BE,
-    CF,
     CL,
     DX,
     EAX,
@@ -51,13 +45,9 @@ from toolchain.asm import (
     NZ,
     R8,
     R8D,
-    R9,
-    R9B,
     R9D,
-    R10,
     R12,
     R13,
-    R14,
     RAX,
     RBX,
     RCX,
@@ -68,15 +58,10 @@ from toolchain.asm import (
     C,
     E,
     In,
-    Label,
     Mem8,
     Mem32,
-    Out,
-    Reg32,
-    Reg64,
     Z,
     mem8,
-    mem32,
     routine,
 )
 from toolchain.layout.data import Data, constant
@@ -89,7 +74,7 @@ _QUERY: dict[ProfileId, Data] = {
 OWN_PATH_MAX = PATH_MAX - 1 - max(map(len, QUERIES.values()))
 """Room that the query leaves to the path of a gateway URL."""
 OK = 200
-WS, WSS, HTTP, HTTPS = b"ws://", *ENCRYPTED_SCHEMES[:1], b"http://", *ENCRYPTED_SCHEMES[1:]
+WS, WSS = b"ws://", ENCRYPTED_SCHEMES[0]
 
 
 def _kind(field: DocumentField) -> Mem8[int]:
@@ -98,70 +83,6 @@ def _kind(field: DocumentField) -> Mem8[int]:
 
 def _value(field: DocumentField) -> Mem32[int]:
     return D.parser.values.m32(4 * field)
-
-
-def _is(a: Asm, text: bytes, other: Label) -> None:
-    """Go to `other` unless the text at RSI begins with these bytes, four to eight of them."""
-    for at in dict.fromkeys((0, len(text) - 4)):  # unrolled: two doublewords that overlap
-        a.cmp(mem32(RSI, at, ref=URL), int.from_bytes(text[at : at + 4], "little"))
-        a.jne(other)
-
-
-@routine(
-    inputs=[
-        In(RSI, int, "path and query"),
-        In(ECX, int, "their bytes"),
-        In(RDI, int, "where they go"),
-        In(R9D, int, "room there"),
-    ],
-    outputs=[
-        Out(CF, "1 = a character that must not be, or too long"),
-        Out(RDI, "the end of the copy"),
-        Out(EDX, "1 = there is a query"),
-    ],
-    clobbers=[RAX, RCX, RSI, R8, R9, R10],
-    reads=[URL, CHARS],
-    writes=[URL],
-    source="RFC 9112 3.2.1",
-)
-def discovery_target(a: Asm, text: Reg64, length: Reg32, to: Reg64, room: Reg32) -> None:
-    """Copy what stands in a request line; a path that is left out is /."""
-    chars, first = R10, R8D
-    a.xor(EDX, EDX)
-    a.lea(chars, CHARS.address)
-    bad, slash, copy, done = map(a.label, ("bad", "slash", "copy", "done"))
-    a.test(length, length)
-    a.jz(slash)
-    a.movzx(first, mem8(text, ref=URL))
-    a.cmp(first, ord("/"))
-    a.je(copy)
-    a.place(slash)
-    a.mov(mem8(to, ref=URL), ord("/"))
-    a.inc(to)
-    a.dec(room)
-    a.place(copy)
-    a.cmp(length, room)
-    a.j(A, bad)
-    a.test(length, length)
-    a.jz(done)
-    with a.loop() as letters:
-        a.movzx(EAX, mem8(text, ref=URL))
-        a.test(mem8(chars, index=RAX, ref=CHARS), TARGET_CHAR)
-        a.jz(bad)
-        a.cmp(EAX, ord("?"))
-        with a.if_(E):
-            a.mov(EDX, 1)
-        a.mov(mem8(to, ref=URL), AL)
-        a.inc(text)
-        a.inc(to)
-        a.dec(length)
-        a.again(NZ, letters)
-    a.place(done)
-    a.clc()
-    a.ret()
-    a.place(bad)
-    a.stc()
-    a.ret()
 
 
 @routine(
@@ -285,11 +206,11 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.j(A, bad_url)
     a.lea(RSI, D.parser.resume_url.address)
     a.add(R8, RSI)
-    _is(a, WSS, plain)
+    text_is(a, WSS, plain)
     a.jmp(encrypted)
     a.place(plain)
     a.mov(EAX, UrlFault.SCHEME)
-    _is(a, WS, bad_url)
+    text_is(a, WS, bad_url)
     a.add(RSI, len(WS))
     a.mov(R12, RSI)
     a.mov(EDX, WS_PORT)
@@ -372,114 +293,3 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.movzx(R9D, D.status)
     a.or_(R9D, DISCOVERY_UNAVAILABLE.code)
     a.jmp(discovery_retry)
-
-
-@routine(
-    inputs=[In(RBX, ShardContext, "the shard that asks; a redirect was read")],
-    clobbers=CALLER_SAVED,
-    reads=[
-        Discovery.seen,
-        Discovery.location,
-        Discovery.location_len,
-        Discovery.redirects,
-        Discovery.port,
-        Discovery.host_len,
-        Discovery.host,
-        URL,
-    ],
-    writes=[
-        Discovery.state,
-        Discovery.redirects,
-        Discovery.token,
-        Discovery.port,
-        Discovery.host,
-        Discovery.host_len,
-        Discovery.path,
-        Discovery.path_len,
-    ],
-    calls=[url_authority, discovery_target, discovery_refuse, tls_abort],
-    saves=[R12, R13, R14],
-    source="firmware/docs/gateway.md#discovery-redirects",
-)
-def discovery_redirect(a: Asm, shard: ShardContext) -> None:
-    """Ask elsewhere; the token goes to no other host, now or later."""
-    path, fault, secure, other, host, absolute = map(
-        a.label, ("path", "fault", "secure", "other", "host", "absolute")
-    )
-    a.mov(R9D, DISCOVERY_REDIRECTS.code)
-    a.inc(D.redirects)
-    a.cmp(D.redirects, REDIRECTS_MAX)
-    with a.if_(A):
-        a.jmp(discovery_refuse)
-    a.xor(EAX, EAX)
-    a.test(D.seen, HttpField.LOCATION)
-    a.jz(fault)
-    a.mov(EAX, UrlFault.TOO_LONG)
-    a.mov(R8D, D.location_len)
-    a.cmp(R8D, LOCATION_MAX)
-    a.j(A, fault)
-    a.lea(RSI, D.location.address)
-    a.add(R8, RSI)
-    a.mov(R14, R8)
-
-    # A path alone stays where it is; two slashes would name another host.
-    a.mov(R13, RSI)
-    a.cmp(mem8(RSI, ref=URL), ord("/"))
-    a.jne(absolute)
-    a.cmp(mem8(RSI, 1, ref=URL), ord("/"))
-    a.jne(path)
-    a.place(absolute)
-    a.mov(EAX, UrlFault.SCHEME)
-    _is(a, HTTPS, host)
-    a.jmp(secure)
-    a.place(host)
-    _is(a, HTTP, fault)
-    a.add(RSI, len(HTTP))
-    a.mov(R12, RSI)
-    a.mov(EDX, WS_PORT)
-    a.call(url_authority)
-    a.test(EAX, EAX)
-    a.jnz(fault)
-    a.mov(R13, RSI)
-
-    a.cmp(DX, D.port)
-    a.jne(other)
-    a.cmp(ECX, D.host_len)
-    a.jne(other)
-    a.mov(EAX, ECX)
-    a.lea(RDI, D.host.address)
-    with a.loop() as letters:
-        a.mov(R9B, mem8(R12, -1, index=RAX, ref=URL))
-        a.cmp(R9B, mem8(RDI, -1, index=RAX, ref=URL))
-        a.jne(other)
-        a.dec(EAX)
-        a.again(NZ, letters)
-    a.jmp(path)
-    a.place(other)
-    a.mov(D.token, 0)
-    a.mov(D.port, DX)
-    a.mov(D.host_len, ECX)
-    a.mov(RSI, R12)
-    a.lea(RDI, D.host.address)
-    a.rep_movsb()
-    a.place(path)
-    a.mov(RSI, R13)
-    a.mov(RCX, R14)
-    a.sub(RCX, RSI)
-    a.lea(RDI, D.path.address)
-    a.mov(R9D, PATH_MAX)
-    a.call(discovery_target)
-    a.mov(EAX, UrlFault.TARGET)
-    a.j(C, fault)
-    a.lea(RAX, D.path.address)
-    a.sub(RDI, RAX)
-    a.mov(D.path_len, EDI)
-    a.mov(D.state, DiscoveryState.RESOLVE)
-    a.jmp(tls_abort)
-
-    a.place(secure)
-    a.mov(R9D, DISCOVERY_TLS.code)
-    a.jmp(discovery_refuse)
-    a.place(fault)
-    a.lea(R9D, mem8(RAX, DISCOVERY_LOCATION.code, ref=URL))
-    a.jmp(discovery_refuse)

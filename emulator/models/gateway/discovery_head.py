@@ -1,7 +1,7 @@
 """The head of an answer."""
 
 from emulator.effects import World, model
-from emulator.models.gateway.discovery_result import discovery_redirect
+from emulator.models.gateway.discovery_redirect import discovery_redirect
 from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from emulator.models.json.feed import json_reset
 from emulator.models.log import log

@@ -1,8 +1,7 @@
-"""What an answer means."""
-
-import re
+"""What a document means."""
 
 from emulator.effects import World, model
+from emulator.models.gateway.discovery_target import PATH_MAX, discovery_target
 from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from emulator.models.gateway.url import url_authority
 from emulator.models.log import log
@@ -11,13 +10,10 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
-    DISCOVERY_LOCATION,
-    DISCOVERY_REDIRECTS,
     DISCOVERY_TLS,
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
     DiscoveryState,
-    HttpField,
 )
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import DocumentField, JsonKind, JsonState
@@ -26,34 +22,13 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.profile import ProfileId
 
-_TARGET = re.compile(rb'[!"$-~]*')
 _DAY_MS = 86_400_000
-_PATH_MAX = 256
 
 
 def _kept(w: World, field: DocumentField) -> tuple[JsonKind, int]:
     parser = w.g(DISCOVERY).parser
     raw = parser.values[4 * field : 4 * field + 4]
     return JsonKind(parser.kinds[field]), int.from_bytes(raw, "little")
-
-
-@model
-def discovery_target(
-    w: World, text: int, length: int, to: int, room: int
-) -> tuple[int, int | None, int | None]:
-    """Copy path and query up to what must not be; a missing path is /."""
-    asked = w.read(text, length)
-    if not asked.startswith(b"/"):
-        w.write(to, b"/")
-        to, room = to + 1, room - 1
-    if length > room:
-        return 1, None, None
-    good = _TARGET.match(asked)
-    kept = good[0] if good else b""
-    w.write(to, kept)
-    if len(kept) < length:
-        return 1, None, None
-    return 0, to + length, int(b"?" in asked)
 
 
 @model
@@ -123,7 +98,7 @@ def discovery_document(w: World, shard: int) -> None:
     found.gateway_host[:size] = w.read(host, size)
     query = b"v=10&encoding=json" if config.profile == ProfileId.DISCORD else b"v=1&encoding=json"
     start = found.gateway_path.address
-    bad, stop, has_query = discovery_target(w, rest, end - rest, start, _PATH_MAX - 19)
+    bad, stop, has_query = discovery_target(w, rest, end - rest, start, PATH_MAX - 19)
     if bad or stop is None:
         discovery_refuse(w, shard, DISCOVERY_URL.code | UrlFault.TARGET)
         return
@@ -136,52 +111,3 @@ def discovery_document(w: World, shard: int) -> None:
     permits = w.g(PERMITS)
     told = found.gateway_port, permits.max_concurrency, permits.remaining, found.requests
     log(w, DISCOVERY_FOUND, shard, *told)
-
-
-def _judge_location(w: World) -> tuple[int, int]:
-    """Return the error of a Location by its form, or 0 and what stands before the host."""
-    found = w.g(DISCOVERY)
-    if not found.seen & HttpField.LOCATION:
-        return DISCOVERY_LOCATION.code, 0
-    if found.location_len > 384:
-        return DISCOVERY_LOCATION.code | UrlFault.TOO_LONG, 0
-    text = bytes(found.location)
-    if text.startswith(b"/") and not text.startswith(b"//"):
-        return 0, 0
-    if text.startswith(b"https:"):
-        return DISCOVERY_TLS.code, 0
-    if not text.startswith(b"http://"):
-        return DISCOVERY_LOCATION.code | UrlFault.SCHEME, 0
-    return 0, len(b"http://")
-
-
-@model
-def discovery_redirect(w: World, shard: int) -> None:
-    """Three redirects at most; another host or port takes the token away."""
-    found = w.g(DISCOVERY)
-    found.redirects += 1
-    if found.redirects > 3:
-        discovery_refuse(w, shard, DISCOVERY_REDIRECTS.code)
-        return
-    error, before = _judge_location(w)
-    if error:
-        discovery_refuse(w, shard, error)
-        return
-    start = found.location.address
-    rest, end = start, start + found.location_len
-    if before:
-        host = start + before
-        fault, size, port, after = url_authority(w, host, end, 80)
-        if fault or size is None or port is None or after is None:
-            discovery_refuse(w, shard, DISCOVERY_LOCATION.code | fault)
-            return
-        name, rest = w.read(host, size), after
-        if (port, name) != (found.port, bytes(found.host[: found.host_len])):
-            found.token, found.port, found.host_len = 0, port, size
-            found.host[:size] = name
-    bad, stop, _query = discovery_target(w, rest, end - rest, found.path.address, _PATH_MAX)
-    if bad or stop is None:
-        discovery_refuse(w, shard, DISCOVERY_LOCATION.code | UrlFault.TARGET)
-        return
-    found.path_len, found.state = stop - found.path.address, DiscoveryState.RESOLVE
-    tls_abort(w, shard)

@@ -4,14 +4,11 @@ import string
 from collections.abc import Iterator, Sequence
 
 from emulator.effects import World, model
-from emulator.models.cpu.serial import serial_put
-from firmware.cpu.serial import COM1, HOLDING_EMPTY, LINE_STATUS
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import CODES, LEVEL_SILENT, LOG, LOG_RING, LOG_RING_BYTES
 from firmware.layouts.log_line import Kind, LogCode, Render
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
-from firmware.log import DRAIN_BURSTS
 
 
 def log(w: World, code: LogCode, shard: int | None, *values: int) -> None:
@@ -97,33 +94,7 @@ def log_write(
 
 
 @model
-def log_drain(w: World) -> None:
-    """Up to four times: when the port is empty, give it a burst of what waits."""
-    log, ring = w.g(LOG), w.address(LOG_RING)
-    for _ in range(DRAIN_BURSTS):
-        if not w.port_in(COM1 + LINE_STATUS) & HOLDING_EMPTY:
-            return
-        for _ in range(max(1, log.burst)):
-            if log.tail == log.head:
-                return
-            at = log.tail % LOG_RING_BYTES
-            log.tail += 1
-            w.port_out(COM1, w.u8(ring + at))
-
-
-@model
 def log_setup(w: World) -> None:
     """The configured level, or one that no line reaches."""
     config = w.g(CONFIG)
     w.g(LOG).level = config.log_level if config.serial else LEVEL_SILENT
-
-
-@model
-def log_finish(w: World) -> None:
-    """All that waits, byte by byte."""
-    state = w.g(LOG)
-    ring = w.address(LOG_RING)
-    while state.tail != state.head:
-        byte = w.u8(ring + state.tail % LOG_RING_BYTES)
-        state.tail += 1
-        serial_put(w, byte)
