@@ -495,6 +495,27 @@ class TestControl:
         assert re.sub(r"^node\.toml:[123]: ", "", line).startswith(message)
         assert KEY[:16] not in line
 
+    def test_who_keeps_sessions_without_a_key_could_never_save_one(
+        self, load: Load, fail: Fail
+    ) -> None:
+        host = '[log]\n[sessions]\nprovider = "host"\n'
+        assert fail(host) == [
+            'node.toml:3: sessions.provider: "host" takes sessions over by command, and without a '
+            "key the node obeys none: nothing would ever be saved. Write key_env or key_file under "
+            '[control], or set SHARDFW_CONTROL_KEY; or write provider = "none"'
+        ]
+        assert load(host, {"SHARDFW_CONTROL_KEY": KEY}).sessions.provider == "host"
+        assert load(host.replace("host", "none")).sessions.provider == "none"
+
+    def test_a_caller_that_makes_a_key_needs_none(self, tmp_path: Path) -> None:
+        path = tmp_path / "node.toml"
+        path.write_text('[sessions]\nprovider = "host"\n')
+        assert load_config(path, {}, makes_key=True).sessions.provider == "host"
+
+    def test_a_key_that_is_wrong_is_the_only_thing_said(self, fail: Fail) -> None:
+        (line,) = fail('[sessions]\nprovider = "host"\n', {"SHARDFW_CONTROL_KEY": "short"})
+        assert "control.key_env" in line
+
     def test_a_bad_key_in_the_default_variable_is_refused(self, fail: Fail) -> None:
         (line,) = fail("", {"SHARDFW_CONTROL_KEY": "short"})
         assert line.startswith("node.toml: control.key_env: the key has 5 characters")

@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 STEPS = ("configuration", "link", "pack", "ELF", "map", "listing", "write")
 
 
-def read_config(path: Path | None, overrides: dict[str, object] | None = None) -> NodeConfig:
+def read_config(
+    path: Path | None, overrides: dict[str, object] | None = None, *, makes_key: bool = False
+) -> NodeConfig:
     """Return a checked configuration.
+
+    Args:
+        path: The file; None for all defaults.
+        overrides: Dotted keys that win over the file.
+        makes_key: Whether the caller makes a key for commands when none is configured.
 
     Raises:
         click.ClickException: Every problem, one a line.
@@ -28,7 +35,7 @@ def read_config(path: Path | None, overrides: dict[str, object] | None = None) -
     from toolchain.config import ConfigError, load_config  # noqa: PLC0415 - --help needs none
 
     try:
-        return load_config(path, os.environ, overrides)
+        return load_config(path, os.environ, overrides, makes_key=makes_key)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
 

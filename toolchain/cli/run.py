@@ -204,7 +204,7 @@ def command(
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
     from toolchain.cli.build import read_config  # noqa: PLC0415
 
-    checked = read_config(config, dict(_overrides(shards, config)))
+    checked = read_config(config, dict(_overrides(shards, config)), makes_key=True)
     from pxe.node import MissingProgramError, NicModel, NodeError  # noqa: PLC0415
     from toolchain.asm.errors import AsmError  # noqa: PLC0415
     from toolchain.build import BuildError  # noqa: PLC0415

@@ -94,6 +94,8 @@ def load_config(
     path: Path | None,
     environ: Mapping[str, str],
     overrides: Mapping[str, object] | None = None,
+    *,
+    makes_key: bool = False,
 ) -> NodeConfig:
     """Read and check a configuration.
 
@@ -101,11 +103,12 @@ def load_config(
         path: the TOML file; None for all defaults.
         environ: the environment: the token's variable and SOURCE_DATE_EPOCH are read from it.
         overrides: dotted keys that win over the file, for example {"shards.count": 4}.
+        makes_key: whether the caller makes a key for commands when none is configured.
 
     Raises:
         ConfigError: the file cannot be read or used; holds every problem found.
     """
-    return _Loader(path, environ, overrides or {}).load()
+    return _Loader(path, environ, overrides or {}, makes_key=makes_key).load()
 
 
 class _UnreadableError(Exception):
@@ -116,9 +119,15 @@ class _Loader:
     """One load: gathers problems instead of stopping at the first."""
 
     def __init__(
-        self, path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]
+        self,
+        path: Path | None,
+        environ: Mapping[str, str],
+        overrides: Mapping[str, object],
+        *,
+        makes_key: bool,
     ) -> None:
         self.path = path
+        self.makes_key = makes_key
         self.source = "defaults" if path is None else str(path)
         self.environ = environ
         self.overrides = overrides
@@ -137,6 +146,8 @@ class _Loader:
         control_key = self._control_key(sections["control"])
         build_time = self._build_time(sections["build"])
         self._check_resolvable(sections["gateway"], sections["network"])
+        if not self.problems and not control_key.get_secret_value():
+            self._check_keeper(sections["sessions"])
         if self.problems:
             raise ConfigError(self.problems)
         parts = {name: part for name, part in sections.items() if name != "build"}
@@ -315,6 +326,16 @@ class _Loader:
                 "network.dns",
                 f"{endpoint.host} is a name and there is no DNS server. Write dns, or the gateway's "
                 "address in [gateway]",
+            )
+
+    def _check_keeper(self, sessions: Section | None) -> None:
+        """Record that nobody could ever save a session: there is no key for the commands."""
+        if not self.makes_key and cast("SessionsConfig", sessions).provider == "host":
+            self._blame(
+                "sessions.provider",
+                '"host" takes sessions over by command, and without a key the node obeys none: '
+                "nothing would ever be saved. Write key_env or key_file under [control], or set "
+                f'{KEY_ENV}; or write provider = "none"',
             )
 
 

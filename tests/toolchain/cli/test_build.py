@@ -85,6 +85,15 @@ def test_help_shows_examples_and_exit_codes():
     assert "Exit codes: 0 built" in output
 
 
+def test_a_keeper_of_sessions_whom_no_key_lets_command_is_refused(folder, monkeypatch):
+    monkeypatch.delenv("SHARDFW_CONTROL_KEY", raising=False)
+    (folder / "node.toml").write_text('[sessions]\nprovider = "host"\n')
+    result = run("-c", "node.toml", "-o", "out")
+    assert result.exit_code == 1
+    assert 'node.toml:2: sessions.provider: "host" takes sessions over by command' in result.stderr
+    assert not (folder / "out").exists()
+
+
 def test_the_configuration_reaches_the_page(folder):
     result = run("-c", "node.toml", "-o", "out", "--json")
     assert result.exit_code == 0, result.output

@@ -81,6 +81,20 @@ def test_a_missing_qemu_names_its_package(tmp_path, monkeypatch):
     assert not list((tmp_path / "shardfw").glob("*.sock"))
 
 
+def test_a_run_makes_the_key_that_the_keeper_of_sessions_needs(tmp_path, monkeypatch):
+    """A build without one is refused; the run comes as far as starting QEMU."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("SHARDFW_CONTROL_KEY", raising=False)
+    monkeypatch.setattr("pxe.qemu.shutil.which", lambda *_args, **_options: None)
+    config = tmp_path / "node.toml"
+    config.write_text('[gateway]\nurl = "ws://10.0.2.2:80/"\n[sessions]\nprovider = "host"\n')
+    result = invoke("-c", str(config))
+    assert result.exit_code == 1
+    assert "qemu-system-x86" in result.output
+
+
 def test_the_gateway_is_replaced_and_its_path_kept():
     config = load_config(None, {}, {"gateway.host": "gw.lan", "gateway.path": "/x?y=1"})
     assert with_gateway(config, 4321).gateway.endpoint.url == "ws://10.0.2.2:4321/x?y=1"
