@@ -23,6 +23,7 @@ from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.wire import Segment
 from emulator.simulation.world import World
 from emulator.simulation.write_watch import WriteWatch
+from firmware.layouts.node import CORE, SLOT_ACTIVE
 from firmware.layouts.shard import ShardState
 from pxe.gateway import GatewayOptions
 
@@ -39,10 +40,13 @@ class Station:
         segment: where it is plugged in.
         name: of its port.
         facts: of the node.
+        watch: judge every store into a workspace.
     """
 
-    def __init__(self, world: World, segment: Segment, name: str, facts: NodeFacts) -> None:
-        self.facts = facts
+    def __init__(
+        self, world: World, segment: Segment, name: str, facts: NodeFacts, *, watch: bool = True
+    ) -> None:
+        self.facts, self._watch = facts, watch
         self.monitor = Monitor(segment, name)
         self.boots = 0
         self.invariants: Invariants
@@ -70,7 +74,9 @@ class Station:
 
     def ready(self) -> bool:
         """Say whether the node has power and all its shards are READY."""
-        return self.attachment.powered and all(row.state == ShardState.READY for row in self.rows)
+        slots = self.node.g(CORE).slots
+        held = (row for n, row in enumerate(self.rows) if slots[n].flags & SLOT_ACTIVE)
+        return self.attachment.powered and all(row.state == ShardState.READY for row in held)
 
     def _boot(self) -> ImageNode:
         self.boots += 1
@@ -81,8 +87,9 @@ class Station:
     def _connect(self) -> None:
         self.node.plug(self.attachment)
         self.invariants = Invariants(self.node)
-        watch = WriteWatch(self.node)
-        self.attachment.after_turn[:] = [self.invariants.check, watch.judge]
+        self.attachment.after_turn[:] = [self.invariants.check]
+        if self._watch:
+            self.attachment.after_turn.append(WriteWatch(self.node).judge)
 
 
 class Fleet:
@@ -94,6 +101,7 @@ class Fleet:
         shards: of each node.
         facts: of all of them; shards, start, total and mac are the fleet's own.
         faults: plan of the segment.
+        watch: judge every store into a workspace; not where commands reach into them.
         options: settings of the gateway.
     """
 
@@ -105,6 +113,7 @@ class Fleet:
         shards: int = 8,
         facts: NodeFacts | None = None,
         faults: FaultPlan | str = "",
+        watch: bool = True,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
         self.world = World(seed)
@@ -125,6 +134,7 @@ class Fleet:
                 self.segment,
                 f"node{number}",
                 replace(facts, start=number * shards, mac=MAC[:5] + bytes((number + 1,))),
+                watch=watch,
             )
             for number in range(nodes)
         ]

@@ -19,6 +19,9 @@ FUTURE_MAX_MS = 5_000
 """A clock may have gone back by so much."""
 SAVE_TIMEOUT_MS = 5_000
 """How long a node that stops waits until its sessions are taken."""
+HANDED_OVER = 0
+"""`SessionSnapshot.plan_generation` of a session that left with its shard: a plan of any number may take
+it, because plans are counted by each node for itself."""
 ANY_SHARD = 0xFFFF_FFFF
 """`ControlRequest.slot` of an offer without a snapshot: no shard that waits gets one."""
 DIGEST_BYTES = 16
@@ -41,7 +44,7 @@ class SessionProblem(enum.IntEnum):
 
 
 class SaveState(enum.IntEnum):
-    """Whether a shard of a node that stops has a session to save."""
+    """Whether a shard that leaves, or whose node stops, has a session to save."""
 
     NOTHING = 0
     DUE = 1
@@ -57,7 +60,7 @@ class SessionSnapshot(Struct):
     shard_id = u32(0x04, "whose")
     shard_total = u32(0x08, "of how many")
     sequence = u32(0x0C, "what a Resume would name")
-    plan_generation = u32(0x10, "Plan.generation when it was taken")
+    plan_generation = u32(0x10, "Plan.generation when it was taken, or HANDED_OVER")
     profile = u8(0x14, "ProfileId")
     endpoint = bytes_(0x18, DIGEST_BYTES, "digest of the base host and port", align=8)
     bot = bytes_(0x28, DIGEST_BYTES, "digest of the token", align=8)

@@ -252,6 +252,7 @@ class ShardContext(Struct):
     saved = u8(0x2D1, "1 = the provider has the session, or nobody waits for it any more")
     leaving = u8(0x2D2, "Leaving: whether it gives its place up")
     load_deadline = u64(0x2D8, "TSC until which a saved session is waited for; 0 = not yet")
+    save_deadline = u64(0x2F0, "TSC until which the session of a shard that left waits to be taken")
     restored_endpoint = bytes_(0x2E0, 16, "digest of where a restored session belongs", align=8)
     malformed = u32(0x110, "dispatches since boot that could not be read")
     user_id = u64(0x118, "the bot's own user id, from READY; 0 = not known, or no session")

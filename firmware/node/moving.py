@@ -3,9 +3,10 @@
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.control import ControlRequest, ControlResult
-from firmware.layouts.log import RESHARD_REFUSED
-from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE, CoreState, Plan, Slot, core
+from firmware.layouts.log import RESHARD_REFUSED, SESSION_SAVE_FAILED
+from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core
 from firmware.layouts.plan import (
+    LOAD_WAIT_MAX_MS,
     MOVES,
     NO_SHARD,
     Leaving,
@@ -14,15 +15,28 @@ from firmware.layouts.plan import (
     PlanRefusal,
     PlanReport,
 )
-from firmware.layouts.shard import ShardContext, ShardState
+from firmware.layouts.policy import SessionProvider
+from firmware.layouts.sessions import (
+    DIGEST_BYTES,
+    SAVE_TIMEOUT_MS,
+    SESSIONS,
+    SaveState,
+    Sessions,
+)
+from firmware.layouts.shard import Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.log import log, log_write
 from firmware.node.plan import moves_recent, plan_move, plan_next
+from firmware.node.sessions import session_due
 from firmware.node.slots import slot_wake
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
 from firmware.shard.renew import shard_renew
+from firmware.shard.snapshot import session_identity
+from firmware.shard.survive import survive_shard
 from toolchain.asm import (
+    AE,
     BE,
+    CF,
     EAX,
     EBX,
     ECX,
@@ -36,11 +50,16 @@ from toolchain.asm import (
     R12,
     R13,
     R13D,
+    RAX,
     RBX,
     RSI,
+    A,
     Asm,
     B,
+    C,
     E,
+    In,
+    Out,
     Reg32,
     Reg64,
     Z,
@@ -49,24 +68,77 @@ from toolchain.asm import (
 
 
 @routine(
+    inputs=[In(RBX, ShardContext, "a shard that leaves and is released")],
+    outputs=[Out(CF, "1 = its session waits to be taken")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        ConfigBlob.session_provider,
+        ShardContext.saved,
+        ShardContext.save_deadline,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[ShardContext.saved, ShardContext.save_deadline],
+    calls=[session_due, log_write],
+    source="firmware/docs/lifecycle.md#session-save",
+)
+def plan_save(a: Asm, shard: ShardContext) -> None:
+    """Keep a place until its session is taken, within the time of a save; then it is given up aloud."""
+    done = a.label("done")
+    a.cmp(CONFIG.it.session_provider, SessionProvider.NONE)
+    a.j(E, done)
+    a.cmp(shard.saved, 0)
+    a.j(NE, done)
+    a.call(session_due)
+    a.cmp(EAX, SaveState.DUE)
+    a.j(NE, done)
+    a.mov(RAX, shard.save_deadline)
+    a.test(RAX, RAX)
+    with a.if_(Z):
+        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, SAVE_TIMEOUT_MS)
+        a.add(RAX, core.now)
+        a.mov(shard.save_deadline, RAX)
+    a.cmp(RAX, core.now)
+    with a.if_(A):
+        a.stc()
+        a.ret()
+    a.mov(shard.saved, 1)
+    log(a, SESSION_SAVE_FAILED, RBX)
+    a.place(done)
+    a.clc()
+    a.ret()
+
+
+@routine(
     clobbers=CALLER_SAVED,
     reads=[
         Moves.leaving,
         CoreState.slots_used,
+        CoreState.slots_due,
         Slot.flags,
         Slot.context,
         ShardContext.leaving,
         ShardContext.state,
         ShardContext.close_deadline,
+        ShardContext.save_deadline,
+        ShardContext.flags,
         TcpContext.state,
     ],
-    writes=[ShardContext.leaving, Slot.flags, Moves.leaving],
-    calls=[plan_next, shard_renew, slot_wake],
+    writes=[
+        ShardContext.leaving,
+        ShardContext.flags,
+        Session.valid,
+        Slot.flags,
+        Slot.deadline,
+        CoreState.slots_due,
+        Moves.leaving,
+    ],
+    calls=[plan_save, plan_next, shard_renew, slot_wake, survive_shard],
     saves=[RBX, R12, R13],
     source="firmware/docs/lifecycle.md#moves",
 )
 def plan_settle(a: Asm) -> None:
-    """Give the row of each shard that has left and is released to the next one, or free it."""
+    """Give the row of each shard that has left, released and saved, to the next one, or free it."""
     slot, shard = Slot.at(R12), ShardContext.at(RBX)
     a.cmp(MOVES.it.leaving, 0)
     with a.if_(E):
@@ -94,6 +166,15 @@ def plan_settle(a: Asm) -> None:
             a.cmp(shard.tcp.state, TcpState.FAILED)
             a.leave(NE, stays)
             a.place(released)
+            a.call(plan_save)
+            with a.if_(C):
+                # The turn that gives up must come although nobody speaks.
+                a.mov(RAX, shard.save_deadline)
+                a.mov(slot.deadline, RAX)
+                a.cmp(RAX, core.slots_due)
+                a.leave(AE, stays)
+                a.mov(core.slots_due, RAX)
+                a.jmp(stays)
             a.dec(MOVES.it.leaving)
             a.call(plan_next)
             a.cmp(EDX, NO_SHARD)
@@ -103,6 +184,10 @@ def plan_settle(a: Asm) -> None:
             with a.else_():
                 a.mov(slot.flags, 0)
                 a.mov(shard.leaving, Leaving.NO)
+                a.mov(shard.session.valid, 0)
+                a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)
+            # Another node may have the session by now: a reset must not bring it back.
+            a.call(survive_shard)
         a.add(R12, Slot.SIZE)
         a.jmp(rows.top)
     a.ret()
@@ -138,6 +223,7 @@ def plan_obey(a: Asm) -> None:
     a.cmp(EAX, plan.global_total)
     a.j(NE, others)
     a.xor(ESI, ESI)
+    a.xor(ECX, ECX)
     a.mov(EDI, EDX)
     a.jmp(plan_move)
     a.place(others)
@@ -164,9 +250,9 @@ def plan_tick(a: Asm) -> None:
     inputs=HANDLER_INPUTS,
     outputs=HANDLER_OUTPUTS,
     clobbers=CALLER_SAVED,
-    reads=[PlanOrder, Plan, Moves.leaving],
+    reads=[PlanOrder, Plan, Moves.leaving, ConfigBlob.session_provider, Sessions.bot],
     writes=[PlanReport],
-    calls=[plan_move, moves_recent],
+    calls=[plan_move, moves_recent, session_identity],
     saves=[R12, R13],
     source="firmware/docs/lifecycle.md#moves",
 )
@@ -186,10 +272,19 @@ def control_plan(
     a.j(NE, wrong)
     a.mov(EDI, order.total)
     a.mov(EDX, order.count)
+    a.mov(ECX, LOAD_WAIT_MAX_MS)
+    a.cmp(order.wait_ms, ECX)
+    a.cmov(B, ECX, order.wait_ms)
     a.mov(ESI, order.start)
     a.call(plan_move)
     a.mov(R13D, EAX)
     a.place(told)
+    a.call(session_identity)
+    for at in range(0, DIGEST_BYTES, 8):  # unrolled: two quadwords
+        a.mov(RAX, SESSIONS.it.bot.m64(at))
+        a.mov(report.bot.m64(at), RAX)
+    a.movzx(EAX, CONFIG.it.session_provider)
+    a.mov(report.provider, EAX)
     a.call(moves_recent)
     a.mov(report.moves, EAX)
     for source, target in (

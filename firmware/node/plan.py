@@ -279,11 +279,12 @@ def plan_mark(a: Asm, how: Reg32) -> None:
         In(EDI, int, "shards of the whole bot"),
         In(ESI, int, "first shard of this node"),
         In(EDX, int, "shards of this node"),
+        In(ECX, int, "milliseconds that a new shard of the same total waits for a session"),
     ],
     outputs=[Out(EAX, "PlanRefusal: why not; 0 = the node moves")],
     clobbers=CALLER_SAVED,
     reads=[Plan, CoreState.now, Moves.times, Moves.leaving],
-    writes=[Plan, Moves.times, Moves.next],
+    writes=[Plan, Moves.times, Moves.next, Moves.wait_ms],
     calls=[
         plan_refusal,
         plan_mark,
@@ -296,12 +297,13 @@ def plan_mark(a: Asm, how: Reg32) -> None:
     saves=[RBX, RBP, R12, R13, R14, R15],
     source="firmware/docs/lifecycle.md#moves",
 )
-def plan_move(a: Asm, total: Reg32, start: Reg32, count: Reg32) -> None:
+def plan_move(a: Asm, total: Reg32, start: Reg32, count: Reg32, wait: Reg32) -> None:
     """Take another plan as a new generation, or refuse it aloud."""
     plan, refused, full = PLAN.it, a.label("refused"), a.label("full")
     a.mov(R12D, total)
     a.mov(R13D, start)
     a.mov(R14D, count)
+    a.mov(R15D, wait)
     a.call(plan_refusal)
     a.test(EAX, EAX)
     a.j(NZ, refused)
@@ -314,6 +316,8 @@ def plan_move(a: Asm, total: Reg32, start: Reg32, count: Reg32) -> None:
     a.cmp(plan.global_total, R12D)
     with a.if_(NE):
         a.mov(ECX, Leaving.ENDING)
+        a.xor(R15D, R15D)  # no session is of another total
+    a.mov(MOVES.it.wait_ms, R15D)
     a.mov(plan.global_total, R12D)
     a.mov(plan.local_start, R13D)
     a.mov(plan.local_count, R14D)

@@ -19,6 +19,7 @@ from firmware.layouts.plan import Leaving
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     ANY_SHARD,
+    HANDED_OVER,
     SAVE_TIMEOUT_MS,
     SESSIONS,
     SaveState,
@@ -26,8 +27,7 @@ from firmware.layouts.sessions import (
     Sessions,
     SessionSnapshot,
 )
-from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardState
-from firmware.layouts.stop import STOP, Stop, StopPhase
+from firmware.layouts.shard import SessionLoad, ShardContext, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.log import log, log_write
 from firmware.node.lease import slots_wake
@@ -35,8 +35,10 @@ from firmware.node.slots import slot_find, slot_wake
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
 from firmware.shard.resume import shard_is_resumable
 from firmware.shard.snapshot import snapshot_problem, snapshot_restore, snapshot_take
+from firmware.shard.stop import hold_at_rest
 from toolchain.asm import (
     BE,
+    DL,
     EAX,
     EBX,
     ECX,
@@ -192,8 +194,8 @@ def control_session_offer(
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard of a node that stops")],
-    outputs=[Out(EAX, "SaveState")],
+    inputs=[In(RBX, ShardContext, "any shard")],
+    outputs=[Out(EAX, "SaveState; LIVE also for a shard that neither leaves nor stops")],
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.state,
@@ -207,17 +209,18 @@ def control_session_offer(
     source="firmware/docs/lifecycle.md#session-save",
 )
 def session_due(a: Asm, shard: ShardContext) -> None:
-    """Tell whether a session is there and nobody uses it any more; without the lease none is saved."""
+    """Tell whether a session can be saved: nobody uses it any more, the lease holds, the total stays."""
     nothing, live = a.label("nothing"), a.label("live")
     a.cmp(LEASE.it.expired, 0)
     a.j(NE, nothing)
     a.cmp(shard.state, ShardState.FATAL)
     a.j(E, nothing)
-    a.cmp(shard.leaving, Leaving.NO)
-    a.j(NE, nothing)
+    a.cmp(shard.leaving, Leaving.ENDING)
+    a.j(E, nothing)
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(NE, live)
-    a.cmp(shard.hold, Hold.STOPPED)
+    hold_at_rest(a, shard)
+    a.cmp(shard.hold, DL)
     a.j(NE, live)
     a.cmp(shard.close_deadline, 0)
     a.j(NE, live)
@@ -244,12 +247,12 @@ def session_due(a: Asm, shard: ShardContext) -> None:
         ConfigBlob.session_provider,
         ShardContext.sequence,
         ShardContext.saved,
+        ShardContext.leaving,
         ShardContext.disconnected_at,
-        Stop.phase,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[ShardContext.saved],
+    writes=[ShardContext.saved, SessionSnapshot.plan_generation],
     calls=[slot_find, session_due, snapshot_take, log_write],
     saves=[RBX, R12, R13],
     source="firmware/docs/lifecycle.md#session-save",
@@ -263,8 +266,6 @@ def control_session_take(
     a.mov(R12, answer)
     a.mov(R13D, room)
     a.cmp(CONFIG.it.session_provider, SessionProvider.NONE)
-    a.j(E, live)
-    a.cmp(STOP.it.phase, StopPhase.RUNNING)
     a.j(E, live)
     a.mov(ECX, request.slot)
     a.call(slot_find)
@@ -281,6 +282,10 @@ def control_session_take(
     a.mov(EDX, shard.sequence)
     a.mov(RDI, R12)
     a.call(snapshot_take)
+    # Who gets the shard counts plans for itself.
+    a.cmp(shard.leaving, Leaving.NO)
+    with a.if_(NE):
+        a.mov(SessionSnapshot.at(R12).plan_generation, HANDED_OVER)
     a.cmp(shard.saved, 0)
     with a.if_(E):
         a.mov(shard.saved, 1)

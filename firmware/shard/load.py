@@ -4,11 +4,12 @@ from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import SESSION_LOAD_FAILED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.policy import STARTUP, SessionProvider, Startup
-from firmware.layouts.shard import Hold, SessionLoad, ShardContext
+from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 from firmware.log import log, log_write
 from firmware.shard.startup import startup_begin
-from toolchain.asm import EAX, EDX, RAX, RBX, RCX, RDX, A, Asm, B, E, In, Out, routine
+from toolchain.asm import EAX, EDX, NZ, RAX, RBX, RCX, RDX, A, Asm, B, E, In, Out, routine
 
 
 @routine(
@@ -20,6 +21,8 @@ from toolchain.asm import EAX, EDX, RAX, RBX, RCX, RDX, A, Asm, B, E, In, Out, r
         ConfigBlob.load_timeout_ms,
         ShardContext.load,
         ShardContext.load_deadline,
+        ShardContext.flags,
+        Moves.wait_ms,
         Startup.deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
@@ -29,16 +32,16 @@ from toolchain.asm import EAX, EDX, RAX, RBX, RCX, RDX, A, Asm, B, E, In, Out, r
     source="firmware/docs/lifecycle.md#session-load",
 )
 def session_wait(a: Asm, shard: ShardContext) -> None:
-    """Wait within the load's budget, which the startup's end bounds; then go on without."""
+    """Wait within the load's budget, which the startup's end bounds; a move sets its own; then go on."""
     cycles, settled = CLOCK.it.tsc_cycles_per_ms, a.label("settled")
     a.cmp(CONFIG.it.session_provider, SessionProvider.NONE)
     a.j(E, settled)
-    a.cmp(CONFIG.it.load_timeout_ms, 0)
-    a.j(E, settled)  # the host has told beforehand that it keeps none
     a.cmp(shard.load, SessionLoad.SETTLED)
     a.j(E, settled)
     a.cmp(shard.load_deadline, 0)
     with a.if_(E):
+        a.cmp(CONFIG.it.load_timeout_ms, 0)
+        a.j(E, settled)  # the host has told beforehand that it keeps none
         a.cmp(STARTUP.it.deadline, 0)
         with a.if_(E):
             a.call(startup_begin)
@@ -63,6 +66,9 @@ def session_wait(a: Asm, shard: ShardContext) -> None:
         a.ret()
     a.mov(shard.load, SessionLoad.SETTLED)
     a.mov(EDX, CONFIG.it.load_timeout_ms)
+    a.test(shard.flags, ShardFlag.ESTABLISHED)
+    with a.if_(NZ):
+        a.mov(EDX, MOVES.it.wait_ms)  # it came with a move
     log(a, SESSION_LOAD_FAILED, RBX)
     a.place(settled)
     a.xor(EAX, EAX)

@@ -2,7 +2,8 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
-from firmware.layouts.node import PLAN, Plan
+from firmware.layouts.node import CLOCK, PLAN, Clock, CoreState, Plan, core
+from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.shard.reset import wipe_transport
@@ -14,6 +15,7 @@ from toolchain.asm import (
     ECX,
     EDX,
     NE,
+    NZ,
     R12,
     R13,
     R14,
@@ -46,6 +48,9 @@ from toolchain.asm import (
         ConfigBlob.profile,
         Plan.global_total,
         Plan.generation,
+        Moves.wait_ms,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
     ],
     writes=[ShardContext],
     calls=[tls_abort, wipe_transport],
@@ -53,7 +58,7 @@ from toolchain.asm import (
     source="firmware/docs/lifecycle.md#moves",
 )
 def shard_renew(a: Asm, shard: ShardContext, number: Reg32) -> None:
-    """Make the shard anew under the plan that counts now; it is established and has no session."""
+    """Make the shard anew under the plan that counts now: established, without a session of its own."""
     a.mov(EBP, number)
     a.cmp(shard.tcp.state, TcpState.CLOSED)
     with a.if_(NE):
@@ -83,7 +88,15 @@ def shard_renew(a: Asm, shard: ShardContext, number: Reg32) -> None:
     a.mov(shard.profile, AL)
     a.mov(shard.hold, Hold.NEW)
     a.mov(shard.flags, ShardFlag.ESTABLISHED)
-    a.mov(shard.load, SessionLoad.SETTLED)
+    # A session of it may be offered, when the move says so.
+    a.mov(EAX, MOVES.it.wait_ms)
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+        a.add(RAX, core.now)
+        a.mov(shard.load_deadline, RAX)
+    with a.else_():
+        a.mov(shard.load, SessionLoad.SETTLED)
     a.lea(RAX, shard.session.valid)
     a.mov(shard.session_ptr, RAX)
     a.ret()

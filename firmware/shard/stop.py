@@ -45,7 +45,7 @@ from toolchain.asm import (
 )
 
 
-def _hold(a: Asm, shard: ShardContext) -> None:
+def hold_at_rest(a: Asm, shard: ShardContext) -> None:
     """EDX := the hold of a shard that gives its place up, or of one whose node stops."""
     a.mov(EDX, Hold.STOPPED)
     a.cmp(shard.leaving, Leaving.NO)
@@ -108,13 +108,13 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
 def shard_stop(a: Asm, shard: ShardContext) -> None:
     """End whatever the shard does: an open WebSocket gets five seconds to close, the rest none."""
     kept = a.label("kept")
-    _hold(a, shard)
+    hold_at_rest(a, shard)
     a.mov(shard.hold, DL)
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(E, kept)
     a.call(events_abort)
     a.call(permit_release)
-    _hold(a, shard)
+    hold_at_rest(a, shard)
     a.mov(ECX, shard.sequence)
     log(a, SHARD_HELD, RBX)
     a.cmp(shard.state, ShardState.READY)
@@ -187,7 +187,7 @@ def shard_drain(a: Asm, shard: ShardContext) -> None:
     # Decision 18: without the lease nothing leaves, not even a close.
     a.cmp(LEASE.it.expired, 0)
     a.j(NE, silent)
-    _hold(a, shard)
+    hold_at_rest(a, shard)
     a.cmp(shard.state, ShardState.ASSIGNED)
     with a.block() as stopped:
         again = a.label("again")

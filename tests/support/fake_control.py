@@ -26,7 +26,8 @@ class FakeControl:
     """Carries commands out as `firmware/node/control.py` does, on a free UDP port of loopback.
 
     Args:
-        act: Gets verb, argument and payload; returns result, value and payload.
+        act: Gets verb, argument and payload; returns result, value and payload. `slot` is the
+            request's.
         key: The node's key.
         boot: Its boot nonce.
         last: The last counter that was accepted.
@@ -47,6 +48,7 @@ class FakeControl:
         self.after_answer: list[bytes] = []
         self.between: Callable[[], None] | None = None
         self.done: list[tuple[ControlVerb, int]] = []
+        self.slot = 0
         self.sizes: list[tuple[int, int]] = []
         self._stored = self._tag = b""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -103,6 +105,7 @@ class FakeControl:
         end = ControlRequest.SIZE + asked["length"]
         verb = ControlVerb(asked["verb"])
         self.done.append((verb, asked["argument"]))
+        self.slot = asked["slot"]
         result, value, payload = self.act(verb, asked["argument"], text[ControlRequest.SIZE : end])
         self._stored = self._reply(asked, result, value, payload)
         return self._stored

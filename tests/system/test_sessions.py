@@ -1,4 +1,4 @@
-"""A node in QEMU that is stopped and started again resumes; one that runs takes another plan."""
+"""Nodes in QEMU: one that starts again resumes, one that runs takes another plan, two change shards."""
 
 import json
 import re
@@ -92,3 +92,40 @@ def test_a_running_node_takes_another_plan(environ):
     assert len(re.findall("code=shard.held hold=plan_changed", text)) == 2
     assert "code=lifecycle.resharded total=8 start=2 shards=4 generation=2" in text
     assert "code=lifecycle.reshardRefused total=8 start=7 shards=4 reason=out_of_bounds" in text
+
+
+def test_two_nodes_change_shards_and_their_sessions(environ):
+    """Shards 2 and 3 of eight go from node a to node b, which resumes them."""
+    with Running("--port", "0", "--shards", "8", command="gateway") as gateway:
+        gateway.wait("ws://")
+        port = re.findall(r"ws://[^:]+:(\d+)", "\n".join(gateway.lines))[0]
+
+        def node(name, start):
+            config = environ / f"{name}.toml"
+            config.write_text(
+                f'[gateway]\nurl = "ws://10.0.2.2:{port}/"\nmax_concurrency = 16\n'
+                f"[shards]\ntotal = 8\nstart = {start}\ncount = 4\n"
+            )
+            return Running("--direct", "--no-gateway", "-c", str(config), "--name", name)
+
+        with node("a", 0) as giver, node("b", 4) as taker:
+            for running in (giver, taker):
+                running.wait("code=lifecycle.ready", count=4)
+            gave = cli("plan", "--name", "a", "--count", "2", "--json")
+            assert gave.returncode == 0, gave.stderr
+            plan = json.loads(gave.stdout)
+            assert (plan["count"], plan["leaving"]) == (2, 0)
+            assert plan["sessions"] == {"taken": 2, "given": 0}
+            got = cli("plan", "--name", "b", "--start", "2", "--count", "6", "--json")
+            assert got.returncode == 0, got.stderr
+            assert json.loads(got.stdout)["sessions"] == {"taken": 0, "given": 2}
+            taker.wait("code=lifecycle.ready", count=6)
+            for running in (giver, taker):
+                assert running.end()[0] == 0
+    ready = [line for line in taker.lines if "code=lifecycle.ready" in line]
+    resumed = [line for line in ready if "mode=resume" in line]
+    assert sorted(re.findall(r"shard=(\d)", " ".join(resumed))) == ["2", "3"]
+    assert all("gap=replayed" in line for line in resumed)
+    assert len(re.findall("code=lifecycle.sessionRestored", "\n".join(taker.lines))) == 2
+    assert "sessionSnapshotIgnored" not in "\n".join(taker.lines)
+    assert list((environ / "xdg_state_home" / "shardfw" / "handover").iterdir()) == []

@@ -115,7 +115,8 @@ REMEDIES: Mapping[int, str] = {
     ControlResult.LISTENERS_FULL: "four listen already. End one of them, or wait until its lease is over",
     ControlResult.SESSION_UNWANTED: "the shard waits for no saved session. Offer it before it starts, "
     'to an image with [sessions] provider = "host"',
-    ControlResult.SESSION_LIVE: "the shard may still use its session. Stop the node first",
+    ControlResult.SESSION_LIVE: "the shard may still use its session. Stop the node, or move "
+    "the shard away: shardfw plan",
     ControlResult.LEASE_OVER: "the lease has expired. Take a new grant: shardfw lease arm MS",
 }
 

@@ -9,7 +9,10 @@ import click
 
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.plan import MOVES_MAX, TOTAL_MAX, PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.policy import SessionProvider
 from toolchain.cli.control import Commander, CommandError, RefusedError, find_place, place_options
+from toolchain.cli.handover import HandOver, HandoverStore
+from toolchain.cli.sessions import TAKE_PATIENCE_S
 from toolchain.config.schema import MAX_LOCAL_SHARDS
 from toolchain.layout.pack import pack, unpack
 
@@ -23,34 +26,66 @@ REFUSALS = {
     PlanRefusal.STOPPING: "it stops",
     PlanRefusal.NO_CLOCK: "its clock is not calibrated yet, so moves cannot be counted. Try again in a minute",
 }
-SHOWN = ("total", "start", "count", "generation", "moves", "leaving")
+SHOWN = ("total", "start", "count", "generation", "moves", "leaving", "sessions")
+OFFER_WAIT_MS = round(1000 * TAKE_PATIENCE_S)
+"""How long a shard that comes may wait for its session; whoever moves it offers one at once."""
+
+
+def _send(node: Commander, order: dict[str, int] | None = None) -> dict[str, Any]:
+    """Return what the node tells of its plan, after it has obeyed an order.
+
+    Raises:
+        CommandError: It did not answer, or refused.
+    """
+    payload = b"" if order is None else pack(PlanOrder, order)
+    try:
+        reply = node.send(ControlVerb.PLAN, payload=payload, room=PlanReport.SIZE)
+    except RefusedError as error:
+        if error.result != ControlResult.PLAN_REFUSED:
+            raise
+        known = REFUSALS.get(PlanRefusal(error.value), f"it gives the reason {error.value}")
+        raise CommandError(f"the node refused to move: {known}") from None
+    return unpack(PlanReport, reply.payload)
+
+
+def _shards(plan: dict[str, int]) -> range:
+    return range(plan["start"], plan["start"] + plan["count"])
 
 
 def ask_plan(place: Place, order: dict[str, int] | None = None) -> dict[str, Any]:
-    """Return a node's plan, after a move when there is an order.
+    """Return a node's plan; with an order it moves first, and sessions change hands.
 
     Args:
         place: The node.
         order: Fields of the plan to change, as PlanOrder; the others stay.
 
+    Returns:
+        The fields of PlanReport, and `sessions`: how many were taken and given by this move.
+
     Raises:
         CommandError: It did not answer, or refused.
     """
+    nothing = {"sessions": {"taken": 0, "given": 0}}
     with Commander(place) as node:
-        report = unpack(PlanReport, node.send(ControlVerb.PLAN, room=PlanReport.SIZE).payload)
+        before = _send(node)
         if order is None:
-            return report
-        wanted = {key: report[key] for key in ("total", "start", "count")} | order
-        try:
-            reply = node.send(
-                ControlVerb.PLAN, payload=pack(PlanOrder, wanted), room=PlanReport.SIZE
-            )
-        except RefusedError as error:
-            if error.result != ControlResult.PLAN_REFUSED:
-                raise
-            known = REFUSALS.get(PlanRefusal(error.value), f"it gives the reason {error.value}")
-            raise CommandError(f"the node refused to move: {known}") from None
-        return unpack(PlanReport, reply.payload)
+            return before | nothing
+        wanted = {key: before[key] for key in ("total", "start", "count")} | order
+        leaving = sorted(set(_shards(before)) - set(_shards(wanted)))
+        coming = sorted(set(_shards(wanted)) - set(_shards(before)))
+        # A session belongs to a total, and without a provider the node keeps none.
+        if wanted["total"] != before["total"] or before["provider"] == SessionProvider.NONE:
+            return _send(node, wanted) | nothing
+        work = HandOver(place, HandoverStore.of(before["bot"], wanted["total"]))
+        offers = coming if work.store.holds(coming) else []
+        _send(node, wanted | {"wait_ms": OFFER_WAIT_MS if offers else 0})
+        work.run(leaving, offers)
+        return _send(node) | {"sessions": {"taken": work.taken, "given": work.given}}
+
+
+def _counted(sessions: int) -> str:
+    """Return `2 sessions are`, or nothing when there are none."""
+    return f"{sessions} {'session is' if sessions == 1 else 'sessions are'}" if sessions else ""
 
 
 def _sentence(report: dict[str, Any]) -> str:
@@ -59,12 +94,14 @@ def _sentence(report: dict[str, Any]) -> str:
         f"shards {report['start']} to {last} of {report['total']}, plan {report['generation']}, "
         f"{report['moves']} of {MOVES_MAX} moves in the last hour"
     )
-    leaving = report["leaving"]
-    return (
-        f"{text}; {leaving} {'shard is' if leaving == 1 else 'shards are'} closing"
-        if leaving
-        else text
-    )
+    if leaving := report["leaving"]:
+        text += f"; {leaving} {'shard is' if leaving == 1 else 'shards are'} closing"
+    taken, given = (_counted(report["sessions"][key]) for key in ("taken", "given"))
+    if taken:
+        text += f"; {taken} kept for a minute, for the node that gets their shards"
+    if given:
+        text += f"; {given} handed to it"
+    return text
 
 
 @click.command(
@@ -73,16 +110,21 @@ Examples:
   shardfw plan                               which shards the node that runs here holds
   shardfw plan --start 4 --count 4           others of the same total
   shardfw plan --total 8 --start 0 --count 8 another total
+  shardfw plan --name a --count 2 && shardfw plan --name b --start 2 --count 6
+                                             shards 2 and 3 change nodes, with their sessions
 
 \b
 What is not given stays as it is. With the same total, shards that stay feel nothing, and those
-that go close with code 4000. With another total every shard closes with 1000 and starts anew,
+that go close with code 4000. Where the node has a keeper of sessions (`shardfw run`, or [sessions]
+provider = "host"), this command takes theirs, and offers them to the node that it moves there
+within a minute: first the move that gives shards up, then the one that takes them. It returns when
+that is done, after twelve seconds at most. With another total every shard closes with 1000 and starts anew,
 because sessions belong to a total. Shards that failed for good start anew as well. A node moves
 at most three times an hour. The plan is that of the configuration again after a restart.
 
 \b
 JSON: total, start, count, generation (counts the plans since the boot), moves (in the last hour),
-leaving (shards that still close).
+leaving (shards that still close), sessions (taken and given by this move).
 Exit codes: 0 done, 1 no node or refused, 2 wrong usage."""
 )
 @click.option("--total", type=click.IntRange(1, TOTAL_MAX), help="Shards of the whole bot.")

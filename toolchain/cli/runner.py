@@ -22,6 +22,7 @@ from pxe.node import DirectBoot, NicModel, Node, NodeError, NodeOptions, PxeBoot
 from toolchain.cli import diagnostics, images
 from toolchain.cli.board import STEPS, Board
 from toolchain.cli.control import Place
+from toolchain.cli.handover import handed_over
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.cli.sessions import SessionKeeper, SessionStore, state_folder
 from toolchain.config.control_key import KEY_BYTES_MIN
@@ -175,7 +176,9 @@ class Runner:
             if self.options.local_gateway:
                 store.take()  # the gateway of an earlier run took its sessions with it
             self._keeper = SessionKeeper(store)
-            config = with_sessions(with_control_key(self.options.config), kept=self._keeper.load())
+            config = with_control_key(self.options.config)
+            moved = handed_over(config.token.get_secret_value(), config.shards)
+            config = with_sessions(config, kept=self._keeper.load(moved))
             self._key = config.control_key.get_secret_value()
             if self.options.local_gateway:
                 self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))

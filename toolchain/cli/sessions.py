@@ -12,7 +12,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.plan import PlanReport
@@ -45,6 +46,15 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return folder
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only this user can read, all at once."""
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
 @dataclass(frozen=True)
 class Saved:
     """One session.
@@ -56,6 +66,19 @@ class Saved:
 
     snapshot: bytes = field(repr=False)
     ended_ms: int
+
+    def as_json(self) -> dict[str, int | str]:
+        """Return what a store writes."""
+        return {"ended_ms": self.ended_ms, "snapshot": self.snapshot.hex()}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Saved:
+        """Return what a store has written.
+
+        Raises:
+            ValueError, KeyError, TypeError: It has not.
+        """
+        return cls(bytes.fromhex(row["snapshot"]), int(row["ended_ms"]))
 
 
 @dataclass(frozen=True)
@@ -73,24 +96,14 @@ class SessionStore:
         if not sessions:
             self.path.unlink(missing_ok=True)
             return
-        rows = {
-            str(shard): {"ended_ms": saved.ended_ms, "snapshot": saved.snapshot.hex()}
-            for shard, saved in sessions.items()
-        }
-        part = self.path.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(rows, file)
-        part.replace(self.path)
+        rows = {str(shard): saved.as_json() for shard, saved in sessions.items()}
+        write_private(self.path, json.dumps(rows))
 
     def take(self) -> dict[int, Saved]:
         """Return all sessions by shard, and forget them; a file that cannot be read holds none."""
         try:
             rows = json.loads(self.path.read_text())
-            return {
-                int(shard): Saved(bytes.fromhex(row["snapshot"]), int(row["ended_ms"]))
-                for shard, row in rows.items()
-            }
+            return {int(shard): Saved.from_json(row) for shard, row in rows.items()}
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return {}
         finally:
@@ -129,9 +142,16 @@ class SessionKeeper:
     saved: dict[int, Saved] = field(default_factory=dict)
     waits: bool = False
 
-    def load(self) -> bool:
-        """Take what the store holds; return whether there is something that a node should wait for."""
+    def load(self, moved: Mapping[int, Saved] = MappingProxyType({})) -> bool:
+        """Take what the store holds; return whether there is something that a node should wait for.
+
+        Args:
+            moved: Sessions of shards that another node has given up.
+        """
         self.saved = self.store.take()
+        for shard, saved in moved.items():
+            if shard not in self.saved or self.saved[shard].ended_ms < saved.ended_ms:
+                self.saved[shard] = saved
         self.waits = bool(self.saved)
         return self.waits
 

@@ -3,13 +3,17 @@
 from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.node.plan import moves_recent, plan_move, plan_next
+from emulator.models.node.sessions import session_due
 from emulator.models.node.slots import slot_wake
 from emulator.models.shard.renew import shard_renew
+from emulator.models.shard.snapshot import session_identity
+from emulator.models.shard.survive import survive_shard
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
-from firmware.layouts.log import RESHARD_REFUSED
-from firmware.layouts.node import CORE, PLAN
+from firmware.layouts.log import RESHARD_REFUSED, SESSION_SAVE_FAILED
+from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.plan import (
+    LOAD_WAIT_MAX_MS,
     MOVES,
     NO_SHARD,
     Leaving,
@@ -17,13 +21,32 @@ from firmware.layouts.plan import (
     PlanRefusal,
     PlanReport,
 )
-from firmware.layouts.shard import ShardContext, ShardState
+from firmware.layouts.policy import SessionProvider
+from firmware.layouts.sessions import SAVE_TIMEOUT_MS, SESSIONS, SaveState
+from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 
 
 @model
+def plan_save(w: World, shard: int) -> int:
+    """Five seconds for each shard, from its release; what nobody took by then is lost, and said aloud."""
+    context, now = w.view(ShardContext, shard), w.g(CORE).now
+    if w.g(CONFIG).session_provider == SessionProvider.NONE or context.saved:
+        return 0
+    if session_due(w, shard) != SaveState.DUE:
+        return 0
+    if not context.save_deadline:
+        context.save_deadline = now + SAVE_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    if context.save_deadline > now:
+        return 1
+    context.saved = 1
+    log_write(w, shard, SESSION_SAVE_FAILED, 0, 0, 0, 0)
+    return 0
+
+
+@model
 def plan_settle(w: World) -> None:
-    """A row passes on when its shard is at rest and its socket is gone."""
+    """A row passes on when its shard is at rest, its socket gone and its session taken."""
     core, moves = w.g(CORE), w.g(MOVES)
     if not moves.leaving:
         return
@@ -36,13 +59,20 @@ def plan_settle(w: World) -> None:
         gone = shard.tcp.state in (TcpState.CLOSED, TcpState.FAILED)
         if shard.close_deadline or not at_rest or not gone:
             continue
+        if plan_save(w, row.context):
+            row.deadline = shard.save_deadline
+            if row.deadline < core.slots_due:
+                core.slots_due = row.deadline
+            continue
         moves.leaving -= 1
         number = plan_next(w)
         if number == NO_SHARD:
-            row.flags, shard.leaving = 0, Leaving.NO
+            row.flags, shard.leaving, shard.session.valid = 0, Leaving.NO, 0
+            shard.flags = shard.flags & ~ShardFlag.SEQ_VALID
         else:
             shard_renew(w, row.context, number)
             slot_wake(w, row.context)
+        survive_shard(w, row.context)
 
 
 @model
@@ -56,7 +86,7 @@ def plan_obey(w: World) -> None:
         reason = PlanRefusal.NOT_THE_WHOLE_PLAN
         log_write(w, 0, RESHARD_REFUSED, wanted, plan.local_start, plan.local_count, reason)
         return
-    plan_move(w, wanted, 0, wanted)
+    plan_move(w, wanted, 0, wanted, 0)
 
 
 @model
@@ -76,8 +106,12 @@ def control_plan(
     refusal = 0
     if length:
         order = w.view(PlanOrder, request + ControlRequest.SIZE)
-        refusal = plan_move(w, order.total, order.start, order.count)
+        wait = min(order.wait_ms, LOAD_WAIT_MAX_MS)
+        refusal = plan_move(w, order.total, order.start, order.count, wait)
+    session_identity(w)
     report, plan = w.view(PlanReport, answer), w.g(PLAN)
+    report.bot[:] = bytes(w.g(SESSIONS).bot)
+    report.provider = w.g(CONFIG).session_provider
     report.moves, report.leaving = moves_recent(w), w.g(MOVES).leaving
     report.total, report.start, report.count = (
         plan.global_total, plan.local_start, plan.local_count,

@@ -95,7 +95,7 @@ def plan_mark(w: World, how: int) -> int:
 
 
 @model
-def plan_move(w: World, total: int, start: int, count: int) -> int:
+def plan_move(w: World, total: int, start: int, count: int, wait: int) -> int:
     """A new generation: mark who leaves, make room for who has none."""
     refusal = plan_refusal(w, total, start, count)
     if refusal:
@@ -106,6 +106,7 @@ def plan_move(w: World, total: int, start: int, count: int) -> int:
     for at, time in zip(_MOVES, (now, *older), strict=True):
         moves.times[at : at + 8] = time.to_bytes(8, "little")
     how = Leaving.KEEPING if plan.global_total == total else Leaving.ENDING
+    moves.wait_ms = wait if how == Leaving.KEEPING else 0
     plan.global_total, plan.local_start, plan.local_count = total, start, count
     plan.generation += 1
     moves.next = start

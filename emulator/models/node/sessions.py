@@ -10,9 +10,11 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import SESSION_IGNORED, SESSION_SAVE_FAILED, SESSION_SAVED
 from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.plan import Leaving
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     ANY_SHARD,
+    HANDED_OVER,
     SAVE_TIMEOUT_MS,
     SESSIONS,
     SaveState,
@@ -20,7 +22,6 @@ from firmware.layouts.sessions import (
     SessionSnapshot,
 )
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardState
-from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
 
 R = ControlResult
@@ -71,11 +72,13 @@ def control_session_offer(
 
 @model
 def session_due(w: World, shard: int) -> int:
-    """Released and resumable, while there is a lease."""
+    """Released and resumable, while there is a lease, and a total that the session belongs to."""
     context = w.view(ShardContext, shard)
-    if w.g(LEASE).expired or context.state == ShardState.FATAL or context.leaving:
+    ending = context.leaving == Leaving.ENDING
+    if w.g(LEASE).expired or context.state == ShardState.FATAL or ending:
         return SaveState.NOTHING
-    if (context.state, context.hold) != (ShardState.ASSIGNED, Hold.STOPPED):
+    at_rest = Hold.PLAN_CHANGED if context.leaving else Hold.STOPPED
+    if (context.state, context.hold) != (ShardState.ASSIGNED, at_rest):
         return SaveState.LIVE
     if context.close_deadline or context.tcp.state != TcpState.CLOSED:
         return SaveState.LIVE
@@ -86,9 +89,8 @@ def session_due(w: World, shard: int) -> int:
 def control_session_take(
     w: World, request: int, length: int, answer: int, room: int
 ) -> tuple[int, int, int]:
-    """Only while the node stops, and once the socket is released."""
-    provider = w.g(CONFIG).session_provider
-    if provider == SessionProvider.NONE or w.g(STOP).phase == StopPhase.RUNNING:
+    """Once the socket is released of a shard that stops or leaves; then any plan may have it."""
+    if w.g(CONFIG).session_provider == SessionProvider.NONE:
         return R.SESSION_LIVE, 0, 0
     shard = slot_find(w, w.view(ControlRequest, request).slot)
     if not shard or room < SessionSnapshot.SIZE:
@@ -98,6 +100,8 @@ def control_session_take(
         return R.DONE if due == SaveState.NOTHING else R.SESSION_LIVE, 0, 0
     context = w.view(ShardContext, shard)
     snapshot_take(w, shard, answer, context.sequence)
+    if context.leaving:
+        w.view(SessionSnapshot, answer).plan_generation = HANDED_OVER
     if not context.saved:
         context.saved = 1
         log_write(w, shard, SESSION_SAVED, 0, 0, 0, 0)

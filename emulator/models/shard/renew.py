@@ -4,7 +4,8 @@ from emulator.effects import World, model
 from emulator.models.shard.reset import wipe_transport
 from emulator.models.tls.transport import tls_abort
 from firmware.layouts.config import CONFIG
-from firmware.layouts.node import PLAN
+from firmware.layouts.node import CLOCK, CORE, PLAN
+from firmware.layouts.plan import MOVES
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpState
 
@@ -25,5 +26,9 @@ def shard_renew(w: World, shard: int, number: int) -> None:
     plan = w.g(PLAN)
     context.shard_total, context.plan_generation = plan.global_total, plan.generation
     context.profile, context.hold = w.g(CONFIG).profile, Hold.NEW
-    context.flags, context.load = ShardFlag.ESTABLISHED, SessionLoad.SETTLED
+    context.flags, wait = ShardFlag.ESTABLISHED, w.g(MOVES).wait_ms
+    if wait:
+        context.load_deadline = w.g(CORE).now + wait * w.g(CLOCK).tsc_cycles_per_ms
+    else:
+        context.load = SessionLoad.SETTLED
     context.session_ptr = context.session.address_

@@ -15,6 +15,7 @@ from firmware.layouts.gateway import UrlFault
 from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN
 from firmware.layouts.sessions import (
+    HANDED_OVER,
     SESSION_KEPT_BYTES,
     SESSIONS,
     SNAPSHOT_MAGIC,
@@ -109,7 +110,8 @@ def snapshot_problem(w: World, shard: int, snapshot: int, age: int) -> int:
         return p.ANOTHER_PLAN
     if bytes(kept.bot[:]) != bytes(state.bot[:]):
         return p.ANOTHER_BOT
-    return 0 if kept.plan_generation == w.g(PLAN).generation else p.ANOTHER_GENERATION
+    fits = kept.plan_generation in (HANDED_OVER, w.g(PLAN).generation)
+    return 0 if fits else p.ANOTHER_GENERATION
 
 
 @model

@@ -1,20 +1,41 @@
 """Moves: judged by numbers and state, counted, and who gives its row to whom."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.machine import Region
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, PLAN
-from firmware.layouts.plan import MOVES, NO_SHARD, Leaving, PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.plan import (
+    LOAD_WAIT_MAX_MS,
+    MOVES,
+    NO_SHARD,
+    Leaving,
+    PlanOrder,
+    PlanRefusal,
+    PlanReport,
+)
+from firmware.layouts.policy import SessionProvider
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag, ShardState
+from firmware.layouts.sessions import DIGEST_BYTES
+from firmware.layouts.shard import (
+    SSES_VALID,
+    Hold,
+    SessionLoad,
+    ShardContext,
+    ShardFlag,
+    ShardState,
+)
 from firmware.layouts.stop import STOP, StopPhase
+from firmware.layouts.survivor import SURVIVAL, SavedSession
 from firmware.layouts.tcp import TcpState
-from firmware.limits import SHARDS_MAX
-from firmware.node.moving import control_plan, plan_obey, plan_settle, plan_tick
+from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SHARDS_MAX, SURVIVOR_PAGE
+from firmware.node.moving import control_plan, plan_obey, plan_save, plan_settle, plan_tick
 from firmware.node.plan import moves_recent, plan_mark, plan_move, plan_next, plan_refusal, plan_row
 from firmware.shard.renew import shard_renew
 from tests.support.lab import Lab
@@ -24,9 +45,9 @@ from toolchain.layout.pack import pack, unpack
 
 LAB = Lab(
     *(moves_recent, plan_next, plan_row, plan_refusal, plan_mark, plan_move, shard_renew),
-    *(plan_settle, plan_obey, plan_tick, control_plan),
+    *(plan_save, plan_settle, plan_obey, plan_tick, control_plan),
     slots=4,
-    extra=(tables_region(),),
+    extra=(tables_region(), Region("record", RECORD_PAGE, KEPT_PAGES * PAGE)),
 )
 S, L, R, P = ShardState, Leaving, ControlResult, PlanRefusal
 HOUR_MS = 3_600_000
@@ -74,8 +95,9 @@ def refusal(total, start, count):
     return LAB.call(plan_refusal, total=total, start=start, count=count).outputs["eax"]
 
 
-def move(total, start, count):
-    return LAB.call(plan_move, total=total, start=start, count=count).outputs["eax"]
+def move(total, start, count, wait=0):
+    called = LAB.call(plan_move, total=total, start=start, count=count, wait=wait)
+    return called.outputs["eax"]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +220,20 @@ class TestMove:
         assert LAB.call(moves_recent).outputs["eax"] == 3
         assert lines() == ["lifecycle.resharded total=8 start=1 shards=3 generation=2"]
 
+    def test_who_comes_may_wait_for_a_session_of_the_same_total(self):
+        ready_shards(0, 1)
+        assert move(8, 0, 3, wait=700) == P.NONE
+        new = LAB.view(ShardContext, LAB.g(CORE).slots[2].context)
+        assert (new.load, new.load_deadline) == (SessionLoad.OPEN, NOW + 700 * MS)
+        assert new.flags == ShardFlag.ESTABLISHED
+
+    def test_no_session_is_of_another_total(self):
+        ready_shards(0, 1)
+        assert move(9, 0, 3, wait=700) == P.NONE
+        new = LAB.view(ShardContext, LAB.g(CORE).slots[2].context)
+        assert (new.load, new.load_deadline) == (SessionLoad.SETTLED, 0)
+        assert LAB.g(MOVES).wait_ms == 0
+
     def test_fewer_shards_need_no_row(self):
         shards = ready_shards(0, 1, 2)
         assert move(8, 0, 1) == P.NONE
@@ -271,6 +307,90 @@ def test_a_row_that_nobody_needs_is_free():
     assert LAB.g(MOVES).leaving == 1
 
 
+def left(provider=SessionProvider.HOST, **changes):
+    """A shard that has left and is released, with a session, and one that stays; none is new."""
+    made = prepare((5, S.ASSIGNED, L.KEEPING), (0, S.READY, L.NO), count=1)
+    LAB.g(CONFIG).session_provider = provider
+    LAB.g(CORE).slots_due = NEVER
+    for shard in made:
+        shard.hold, shard.flags, shard.sequence = Hold.PLAN_CHANGED, ShardFlag.SEQ_VALID, 9
+        shard.session_ptr, shard.session.valid = shard.session.address_, SSES_VALID
+        shard.session.session_id_len = 4
+        shard.session.session_id[0:4] = b"abcd"
+    for name, value in changes.items():
+        setattr(made[0], name, value)
+    return made[0]
+
+
+def settled(at_ms=0):
+    """Let the move go on; return whether the row is still there."""
+    LAB.g(CORE).now = NOW + at_ms * MS
+    LAB.call(plan_settle)
+    return LAB.g(CORE).slots[0].flags == 1
+
+
+def test_a_session_that_nobody_took_keeps_its_row_for_five_seconds():
+    shard = left()
+    assert settled()
+    core = LAB.g(CORE)
+    assert core.slots[0].deadline == core.slots_due == shard.save_deadline == NOW + 5_000 * MS
+    core.slots_due = NOW + 1
+    assert settled(4_999)
+    assert (core.slots_due, LAB.g(MOVES).leaving, lines()) == (NOW + 1, 1, [])
+    assert not settled(5_000)
+    assert lines() == ["lifecycle.sessionSaveFailed origin=application sequence=9"]
+    assert (shard.session.valid, shard.flags, LAB.g(MOVES).leaving) == (0, 0, 0)
+
+
+def test_a_session_that_was_taken_gives_its_row_up():
+    left(saved=1)
+    assert not settled()
+    assert lines() == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"provider": SessionProvider.NONE},
+        {"leaving": L.ENDING},
+        {"state": S.FATAL},
+        {"flags": 0},
+    ],
+)
+def test_without_a_session_to_save_no_row_waits(more):
+    left(**more)
+    assert not settled()
+    assert lines() == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_reset_does_not_bring_the_session_of_a_row_back_that_was_left(count):
+    """Whether the row is free now or another shard's."""
+    left(saved=1)
+    LAB.g(PLAN).local_count = count
+    LAB.machine.write(RECORD_PAGE, bytes(KEPT_PAGES * PAGE))
+    LAB.g(SURVIVAL).page = SURVIVOR_PAGE
+    kept = LAB.view(SavedSession, SURVIVOR_PAGE + PAGE)
+    kept.valid = 1
+    settled()
+    assert kept.valid == 0
+
+
+@given(
+    st.sampled_from(SessionProvider),
+    st.sampled_from(L),
+    st.sampled_from(S),
+    st.integers(0, 1),
+    st.integers(0, 1),
+    st.sampled_from([0, NOW, NOW + 1]),
+)
+def test_any_row_waits_as_the_model_says(provider, leaving, state, saved, flags, deadline):
+    shard = left(
+        provider, leaving=leaving, state=state, saved=saved, flags=flags, save_deadline=deadline
+    )
+    LAB.call(plan_save, shard=shard.address_)
+
+
 @pytest.mark.parametrize(
     "more", [{"close": 7}, {"tcp": TcpState.FIN_WAIT_1}, {"state": S.BACKOFF}, {"state": S.READY}]
 )
@@ -338,6 +458,22 @@ class TestVerb:
         assert (report["total"], report["start"], report["count"]) == (8, 1, 2)
         assert (report["generation"], report["moves"], report["leaving"]) == (1, 1, 0)
 
+    def test_it_tells_whose_sessions_who_keeps(self):
+        ready_shards(0)
+        config = LAB.g(CONFIG)
+        config.session_provider, config.token_len = SessionProvider.HOST, 5
+        config.token[0:5] = b"abcde"
+        report = ask()[2]
+        assert report["provider"] == SessionProvider.HOST
+        assert report["bot"] == hashlib.sha256(b"abcde").digest()[:DIGEST_BYTES]
+
+    @pytest.mark.parametrize("wait_ms", [0, 700, LOAD_WAIT_MAX_MS, LOAD_WAIT_MAX_MS + 1, 2**32 - 1])
+    def test_an_order_says_how_long_who_comes_waits(self, wait_ms):
+        ready_shards(0, 1)
+        order = {"total": 8, "start": 0, "count": 3, "wait_ms": wait_ms}
+        assert ask(pack(PlanOrder, order))[0] == R.DONE
+        assert LAB.g(MOVES).wait_ms == min(wait_ms, LOAD_WAIT_MAX_MS)
+
     def test_an_order_moves(self):
         ready_shards(0, 1)
         result, value, report = ask(pack(PlanOrder, {"total": 8, "start": 1, "count": 1}))
@@ -350,7 +486,12 @@ class TestVerb:
         assert (report["refusal"], report["generation"]) == (P.OUT_OF_BOUNDS, 1)
 
     @pytest.mark.parametrize(
-        ("payload", "room"), [(bytes(15), 32), (bytes(17), 32), (b"", PlanReport.SIZE - 1)]
+        ("payload", "room"),
+        [
+            (bytes(15), PlanReport.SIZE),
+            (bytes(17), PlanReport.SIZE),
+            (b"", PlanReport.SIZE - 1),
+        ],
     )
     def test_another_size_is_refused(self, payload, room):
         ready_shards(0, 1)

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import LOG, LOG_RING
-from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
+from firmware.layouts.plan import Leaving
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     ANY_SHARD,
+    HANDED_OVER,
     SESSIONS,
     SaveState,
     SessionProblem,
@@ -24,7 +26,6 @@ from firmware.layouts.shard import (
     ShardFlag,
     ShardState,
 )
-from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.node.sessions import (
     control_session_offer,
@@ -34,7 +35,7 @@ from firmware.node.sessions import (
 )
 from tests.support.lab import Lab
 from tests.support.states import MS, NOW
-from toolchain.layout.pack import pack
+from toolchain.layout.pack import pack, unpack
 
 LAB = Lab(control_session_offer, control_session_take, stop_save, session_due, slots=3)
 S, R, D = ShardState, ControlResult, SaveState
@@ -87,10 +88,8 @@ def take(shard, **more):
 
 def snapshot():
     """A snapshot of shard 9 as a stop hands it over; then the shard is as after a boot."""
-    LAB.g(STOP).phase = StopPhase.DRAINING
     result, _, payload = take(9)
     assert result == R.DONE
-    LAB.g(STOP).phase = StopPhase.RUNNING
     shard = LAB.view(ShardContext, LAB.g(CORE).slots[1].context)
     shard.flags, shard.sequence, shard.hold, shard.saved = 0, 0, Hold.NEW, 0
     shard.session.valid = 0
@@ -162,7 +161,6 @@ class TestOffer:
 class TestTake:
     def test_a_released_session_is_handed_over_with_its_age_as_often_as_asked(self):
         shards = prepare()
-        LAB.g(STOP).phase = StopPhase.DRAINING
         shards[1].disconnected_at = NOW - 2_500 * MS
         result, age, payload = take(9)
         assert (result, age, len(payload)) == (R.DONE, 2_500, SessionSnapshot.SIZE)
@@ -173,21 +171,32 @@ class TestTake:
 
     def test_a_connection_that_never_ended_has_no_age(self):
         prepare()
-        LAB.g(STOP).phase = StopPhase.STOPPED
         assert take(8)[:2] == (R.DONE, 0)
 
-    def test_a_node_that_runs_hands_nothing_over(self):
-        prepare()
+    @pytest.mark.parametrize("state", [S.ASSIGNED, S.STARTING, S.READY, S.BACKOFF])
+    def test_a_node_that_runs_hands_nothing_over(self, state):
+        shards = prepare()
+        shards[1].state, shards[1].hold = state, Hold.NEW
         assert take(9) == (R.SESSION_LIVE, 0, b"")
+
+    def test_a_shard_that_leaves_hands_its_session_to_any_plan(self):
+        shards = prepare()
+        LAB.g(PLAN).generation = 3
+        shards[1].hold, shards[1].leaving = Hold.PLAN_CHANGED, Leaving.KEEPING
+        shards[1].disconnected_at = NOW - 400 * MS
+        result, age, payload = take(9)
+        assert (result, age) == (R.DONE, 400)
+        assert unpack(SessionSnapshot, payload)["plan_generation"] == HANDED_OVER
+        assert take(9) == (R.DONE, 400, payload)
+        assert [shard.saved for shard in shards] == [0, 1, 0]
+        assert unpack(SessionSnapshot, take(8)[2])["plan_generation"] == 3
 
     def test_without_a_provider_nothing_is_handed_over(self):
         prepare(SessionProvider.NONE)
-        LAB.g(STOP).phase = StopPhase.DRAINING
         assert take(9) == (R.SESSION_LIVE, 0, b"")
 
     def test_an_unknown_shard_and_too_little_room_are_refused(self):
         prepare()
-        LAB.g(STOP).phase = StopPhase.DRAINING
         assert take(11) == (R.ARGUMENT, 0, b"")
         assert take(9, room=SessionSnapshot.SIZE - 1) == (R.ARGUMENT, 0, b"")
 
@@ -199,7 +208,10 @@ class TestTake:
         ({"state": S.FATAL}, D.NOTHING),
         ({"state": S.BACKOFF}, D.LIVE),
         ({"hold": Hold.NEW}, D.LIVE),
-        ({"hold": Hold.PLAN_CHANGED, "leaving": 1}, D.NOTHING),
+        ({"hold": Hold.PLAN_CHANGED, "leaving": Leaving.KEEPING}, D.DUE),
+        ({"hold": Hold.PLAN_CHANGED, "leaving": Leaving.ENDING}, D.NOTHING),
+        ({"hold": Hold.PLAN_CHANGED}, D.LIVE),
+        ({"leaving": Leaving.KEEPING}, D.LIVE),
         ({"close_deadline": 5}, D.LIVE),
         ({"flags": 0}, D.NOTHING),
     ],
@@ -209,7 +221,6 @@ def test_what_is_due(change, due):
     for name, value in change.items():
         setattr(shards[1], name, value)
     assert LAB.call(session_due, shard=shards[1].address_).outputs["eax"] == due
-    LAB.g(STOP).phase = StopPhase.DRAINING
     expected = {D.DUE: R.DONE, D.NOTHING: R.DONE, D.LIVE: R.SESSION_LIVE}[due]
     result, _, payload = take(9)
     assert (result, bool(payload)) == (expected, due == D.DUE)
@@ -234,7 +245,6 @@ def save(at_ms=0):
 
 def test_the_stop_waits_until_all_are_taken():
     prepare()
-    LAB.g(STOP).phase = StopPhase.DRAINING
     LAB.g(CORE).slots[0].flags = 0
     assert save() == NOW + 5_000 * MS
     take(9)
@@ -245,7 +255,6 @@ def test_the_stop_waits_until_all_are_taken():
 
 def test_what_nobody_takes_in_five_seconds_is_given_up_aloud():
     shards = prepare()
-    LAB.g(STOP).phase = StopPhase.DRAINING
     shards[0].state = S.FATAL
     take(9)
     save()

@@ -8,8 +8,9 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import STARTUP, SessionProvider
-from firmware.layouts.shard import Hold, SessionLoad, ShardContext
+from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 from firmware.shard.load import session_wait
 from tests.support.lab import Lab
 
@@ -71,6 +72,19 @@ def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
     assert lines().count("\n") == 1
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 5_000])
+def test_a_shard_that_a_move_brings_waits_as_the_move_says(timeout_ms):
+    """The startup is over, and what the image says of loads at the boot does not count."""
+    shard = prepare(left_ms=-90_000, timeout_ms=timeout_ms)
+    shard.flags, shard.load_deadline = ShardFlag.ESTABLISHED, NOW + 700 * MS
+    LAB.g(MOVES).wait_ms = 700
+    assert wait(shard, 699) == Hold.SESSION_LOAD
+    assert lines() == ""
+    assert wait(shard, 700) == 0
+    assert shard.load == SessionLoad.SETTLED
+    assert "code=lifecycle.sessionLoadFailed origin=application timeoutMs=700\n" in lines()
+
+
 def test_the_first_wait_begins_the_group_start():
     shard = prepare(left_ms=None)
     LAB.g(CONFIG).startup_timeout_ms, LAB.g(PERMITS).max_concurrency = 2_000, 1
@@ -80,9 +94,18 @@ def test_the_first_wait_begins_the_group_start():
     assert shard.load_deadline == NOW + 2_000 * MS
 
 
-@given(st.integers(0, 40_000), st.integers(0, 2**31 - 1), st.integers(0, 60_000), st.integers(0, 1))
-def test_any_wait_is_as_the_model_says(left_ms, timeout_ms, at_ms, load):
+@given(
+    st.integers(0, 40_000),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 60_000),
+    st.integers(0, 1),
+    st.integers(0, 60_000),
+)
+def test_any_wait_is_as_the_model_says(left_ms, timeout_ms, at_ms, load, moved_ms):
     shard = prepare(left_ms=left_ms, timeout_ms=timeout_ms)
     shard.load = load
+    if moved_ms:
+        shard.flags, shard.load_deadline = ShardFlag.ESTABLISHED, NOW + moved_ms * MS
+        LAB.g(MOVES).wait_ms = moved_ms
     wait(shard)
     wait(shard, at_ms)

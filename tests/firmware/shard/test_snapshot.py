@@ -11,7 +11,7 @@ from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import PLAN
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.sessions import SESSIONS, SessionProblem, SessionSnapshot
+from firmware.layouts.sessions import HANDED_OVER, SESSIONS, SessionProblem, SessionSnapshot
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
 from firmware.shard.snapshot import (
     SESSION_AT,
@@ -126,6 +126,7 @@ def test_the_age_has_two_ends(age, expected):
         ("bot", b"\1" + BOT[1:], P.ANOTHER_BOT),
         ("bot", BOT[:15] + b"\1", P.ANOTHER_BOT),
         ("plan_generation", GENERATION + 1, P.ANOTHER_GENERATION),
+        ("plan_generation", HANDED_OVER, 0),
     ],
 )
 def test_whatever_is_another_has_its_name(field, value, expected):

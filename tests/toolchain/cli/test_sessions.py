@@ -58,6 +58,13 @@ def test_a_store_without_sessions_has_no_file(store):
     assert not store.path.exists()
 
 
+def test_what_another_node_has_given_up_is_offered_as_well(store, keeper):
+    store.save({1: Saved(b"one", NOW - 900), 2: Saved(b"two", NOW - 900)})
+    moved = {2: Saved(b"newer", NOW - 5), 1: Saved(b"older", NOW - 1_000), 3: Saved(b"three", NOW)}
+    assert keeper.load(moved)
+    assert {n: s.snapshot for n, s in keeper.saved.items()} == {1: b"one", 2: b"newer", 3: b"three"}
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "7", '{"a": {}}', '{"0": 5}', '{"0": {"ended_ms": 1, "snapshot": "z"}}']
 )
