@@ -6,7 +6,14 @@ import enum
 
 from firmware.errors import Layer, Site, site
 from firmware.layouts.der import known_table
-from firmware.layouts.tls_sites import CERTIFICATE_BAD, CERTIFICATE_NAME, CERTIFICATE_UNSUPPORTED
+from firmware.layouts.tls_sites import (
+    CERTIFICATE_BAD,
+    CERTIFICATE_EARLY,
+    CERTIFICATE_EXPIRED,
+    CERTIFICATE_NAME,
+    CERTIFICATE_UNKNOWN,
+    CERTIFICATE_UNSUPPORTED,
+)
 from toolchain.layout import Struct, enum32, flags32, nested, ptr, u32, u64
 from toolchain.layout.data import constant
 
@@ -188,6 +195,32 @@ CONSTRAINTS = site(
     _X, 8, "constraints", "a name outside of a CA's nameConstraints; detail: which certificate"
 )
 
+LIST = site(_X, 9, "list", "a certificate list whose lengths do not add up, or an empty one")
+TOO_MANY = site(_X, 10, "too_many", "more certificates than are taken")
+EXPIRED = site(
+    _X, 11, "expired", "a certificate is no longer valid; detail: which, 255 = the anchor"
+)
+EARLY = site(_X, 12, "early", "a certificate is not valid yet: is the clock right? detail: which")
+NAME = site(_X, 13, "name", "the certificate is not for this host")
+KEY = site(_X, 14, "key", "a key of an unsupported kind or size; detail: which certificate")
+LEAF_IS_CA = site(_X, 15, "leaf_is_ca", "the server's certificate is that of a CA")
+NOT_CA = site(_X, 16, "not_ca", "an issuer is no CA; detail: which certificate")
+KEY_USAGE = site(
+    _X, 17, "key_usage", "keyUsage does not allow what the key does here; detail: which certificate"
+)
+PURPOSE = site(
+    _X, 18, "purpose", "extKeyUsage is there without serverAuth; detail: which certificate"
+)
+PATH_LENGTH = site(
+    _X, 19, "path_length", "more intermediates than a CA allows; detail: which certificate"
+)
+UNKNOWN_ISSUER = site(_X, 20, "unknown_issuer", "no path leads to an anchor")
+ALGORITHM = site(
+    _X, 21, "algorithm", "signed with an unsupported algorithm; detail: which certificate"
+)
+SIGNATURE = site(_X, 22, "signature", "a signature is wrong; detail: which certificate")
+BUDGET = site(_X, 23, "budget", "too many steps or signatures for one chain")
+
 VERDICTS: dict[Site, Site] = {
     NOT_DER: CERTIFICATE_BAD,
     VERSION: CERTIFICATE_UNSUPPORTED,
@@ -196,6 +229,26 @@ VERDICTS: dict[Site, Site] = {
     EXTENSION: CERTIFICATE_BAD,
     DUPLICATE: CERTIFICATE_BAD,
     CRITICAL: CERTIFICATE_UNSUPPORTED,
-    CONSTRAINTS: CERTIFICATE_NAME,
+    CONSTRAINTS: CERTIFICATE_BAD,
+    LIST: CERTIFICATE_BAD,
+    TOO_MANY: CERTIFICATE_BAD,
+    EXPIRED: CERTIFICATE_EXPIRED,
+    EARLY: CERTIFICATE_EARLY,
+    NAME: CERTIFICATE_NAME,
+    KEY: CERTIFICATE_UNSUPPORTED,
+    LEAF_IS_CA: CERTIFICATE_BAD,
+    NOT_CA: CERTIFICATE_BAD,
+    KEY_USAGE: CERTIFICATE_UNSUPPORTED,
+    PURPOSE: CERTIFICATE_UNSUPPORTED,
+    PATH_LENGTH: CERTIFICATE_BAD,
+    UNKNOWN_ISSUER: CERTIFICATE_UNKNOWN,
+    ALGORITHM: CERTIFICATE_UNSUPPORTED,
+    SIGNATURE: CERTIFICATE_BAD,
+    BUDGET: CERTIFICATE_UNKNOWN,
 }
 """What each reason is for the connection: the failure of TLS, which has the alert."""
+X509_VERDICTS = constant(
+    "x509_verdicts",
+    bytes([0, *(VERDICTS[s].number for s in sorted(VERDICTS, key=lambda s: s.number))]),
+    "number of the TLS site by the number of ours; those begin at 1 and leave none out",
+)

@@ -1,0 +1,60 @@
+"""Trust anchors as the bytes that the node looks them up in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firmware.layouts.trust import (
+    TRUST_MAGIC,
+    TRUST_VERSION_BYTES,
+    TrustEntry,
+    TrustRecord,
+    TrustStore,
+    name_hash,
+)
+from firmware.layouts.x509 import PATH_ANY
+from toolchain.layout.pack import pack
+
+if TYPE_CHECKING:
+    from toolchain.trust import Anchor, Trust
+
+ALIGN = 8
+
+
+def _record(anchor: Anchor) -> bytes:
+    """Return one record with what stands behind it."""
+    length = PATH_ANY if anchor.path_length is None else anchor.path_length
+    head = pack(
+        TrustRecord,
+        {
+            "not_after": int(anchor.not_after.timestamp()) % 2**64,
+            "subject_len": len(anchor.subject),
+            "spki_len": len(anchor.spki),
+            "constraints_len": len(anchor.constraints),
+            "path_length": length,
+        },
+    )
+    whole = head + anchor.subject + anchor.spki + anchor.constraints
+    return whole + bytes(-len(whole) % ALIGN)
+
+
+def trust_store(trust: Trust) -> bytes:
+    """Return the store: head, index in the order of the hashes, records."""
+    anchors = sorted(trust.anchors, key=lambda a: (name_hash(a.subject), a.spki))
+    offset = TrustStore.SIZE + len(anchors) * TrustEntry.SIZE
+    entries, records = b"", b""
+    for anchor in anchors:
+        place = offset + len(records)
+        entries += pack(TrustEntry, {"hash": name_hash(anchor.subject), "offset": place})
+        records += _record(anchor)
+    head = pack(
+        TrustStore,
+        {
+            "magic": TRUST_MAGIC,
+            "count": len(anchors),
+            "size": offset + len(records),
+            "version": trust.version.encode()[:TRUST_VERSION_BYTES],
+            "digest": trust.digest,
+        },
+    )
+    return head + entries + records
