@@ -50,7 +50,7 @@ class Board:
     """All that the lines told so far.
 
     Attributes:
-        rows: One row per shard of the node, by id.
+        rows: One row per shard of the node, by id; a move brings and takes rows.
         steps: Boot step to seconds since power-on.
         lines: The newest lines with their seconds, log lines or not.
         nbp_to_ready_ms: From the node's first instruction to the first moment when all shards were
@@ -58,6 +58,7 @@ class Board:
         power_on_to_ready_ms: The same from power-on; this machine's clock.
         stopped: What the line `node.stopped` told; None while the node has not stopped.
         off: Whether the node said that it goes off.
+        total: Shards of the whole bot, as the node told last; 0 while it has not.
     """
 
     rows: dict[int, ShardRow]
@@ -67,6 +68,7 @@ class Board:
     power_on_to_ready_ms: int | None = None
     stopped: dict[str, int | str] | None = None
     off: bool = False
+    total: int = 0
 
     @classmethod
     def of(cls, start: int, count: int) -> Board:
@@ -99,6 +101,11 @@ class Board:
                 if step == STEPS[0][0]:
                     self._restart()
                 self.steps.setdefault(step, seconds)
+        if line.code in _PLANS:
+            if line.code is log.RESHARDED:  # who had failed for good begins anew
+                self.rows = {n: row for n, row in self.rows.items() if row.state != "FATAL"}
+            total, start, count = (int(line.values[key]) for key in _PLANS[line.code])
+            self._hold(total, start, count)
         if line.code is log.NODE_STOPPED:
             self.stopped = line.values
         self.off = self.off or line.code is log.NODE_OFF
@@ -110,14 +117,22 @@ class Board:
                 self._note_ready(row, seconds, line)
         return line
 
-    def correct(self, seconds: float, shards: Sequence[Mapping[str, Any]], ready_ms: int) -> None:
+    def correct(
+        self,
+        seconds: float,
+        node: Mapping[str, Any],
+        shards: Sequence[Mapping[str, Any]],
+        ready_ms: int,
+    ) -> None:
         """Take the node's own word for its shards: a full serial port drops lines.
 
         Args:
             seconds: Since power-on.
-            shards: Its reports, as `shardfw status --json` has them.
+            node: Its report of itself, as `shardfw status --json` has it.
+            shards: Its reports of them.
             ready_ms: When the last of them became READY, from the node's first instruction.
         """
+        self._hold(node["global_total"], node["local_start"], node["local_count"])
         for report in shards:
             row = self.rows.get(report["shard"])
             if row is None or row.state == report["state"]:
@@ -129,6 +144,15 @@ class Board:
                 row.ready_at = seconds
         if self.power_on_to_ready_ms is None and self.ready == len(self.rows):
             self.power_on_to_ready_ms, self.nbp_to_ready_ms = round(seconds * 1000), ready_ms
+
+    def _hold(self, total: int, start: int, count: int) -> None:
+        """Have a row for each shard that the plan names, and no other.
+
+        With another total every shard is another one.
+        """
+        stays = self.rows if total == self.total or not self.total else {}
+        self.total = total
+        self.rows = {n: stays.get(n) or ShardRow(n) for n in range(start, start + count)}
 
     def _restart(self) -> None:
         """Forget what a node that boots again has lost."""
@@ -194,6 +218,11 @@ def _no_clock(row: ShardRow, _line: LogLine) -> None:
     row.state, row.detail = "ASSIGNED", "no_clock"
 
 
+# What tells the plan, with the keys of its three numbers.
+_PLANS: dict[LogCode, tuple[str, str, str]] = {
+    log.NODE_STARTED: ("total", "start", "count"),
+    log.RESHARDED: ("total", "start", "shards"),
+}
 _CHANGES: dict[LogCode, Callable[[ShardRow, LogLine], None]] = {
     log.SHARD_ATTEMPT: _attempt,
     log.SHARD_STATE: _state,

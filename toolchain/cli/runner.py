@@ -301,7 +301,8 @@ class Runner:
         """Take what the node says of its shards."""
         shards = [diagnostics.shard_report(r) for r in replies if diagnostics.has_shard(r)]
         ready_ms = max((diagnostics.ready_ms(r) or 0 for r in replies), default=0)
-        self.board.correct(self.seconds, shards, ready_ms)
+        node = diagnostics.node_report(replies[0])
+        self.board.correct(self.seconds, node, shards, ready_ms)
         self._changed.set()
 
     async def until_ready(self, timeout: float) -> None:

@@ -80,8 +80,9 @@ def _shards(runner: Runner, rows: Iterable[ShardRow]) -> Table:
     for row in rows:
         cells = _cells(row)
         if stats:
-            counted = stats[row.shard]
-            cells += [str(counted.dispatches), str(counted.heartbeats)]
+            # A move may bring shards that the local gateway does not serve.
+            counted = stats.get(row.shard)
+            cells += [str(counted.dispatches), str(counted.heartbeats)] if counted else ["", ""]
         table.add_row(*cells)
     return table
 

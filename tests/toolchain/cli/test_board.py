@@ -186,3 +186,51 @@ def test_a_node_that_boots_again_begins_anew():
     board = fed(*BOOT, READY.format(340, 0), READY.format(350, 1), BOOT[0])
     assert board.ready == 0
     assert list(board.steps) == ["boot ROM"]
+
+
+STARTED = "t=9 level=info code=node.started total={} start={} count={} lease_ms=0"
+MOVED = "t=900 level=warn code=lifecycle.resharded total={} start={} shards={} generation=2"
+HELD = "t=901 level=warn shard={} code=shard.held hold=plan_changed sequence=3"
+
+
+def states(board):
+    return {n: row.state for n, row in board.rows.items()}
+
+
+def test_a_move_brings_rows_and_takes_those_of_shards_that_left():
+    """Shard 0 goes, 1 stays as it is, 2 comes; what the one that left still says moves nobody."""
+    board = fed(
+        STARTED.format(8, 0, 2), READY.format(340, 0), READY.format(350, 1), MOVED.format(8, 1, 2)
+    )
+    board.feed(9.0, HELD.format(0))
+    assert states(board) == {1: "READY", 2: "ASSIGNED"}
+    assert board.rows[1].detail == "identified in 40 ms"
+    board.feed(9.5, READY.format(990, 2))
+    assert board.ready == 2
+
+
+def test_with_another_total_every_row_is_new():
+    board = fed(STARTED.format(2, 0, 2), READY.format(340, 0), MOVED.format(3, 0, 3))
+    assert states(board) == dict.fromkeys(range(3), "ASSIGNED")
+    assert {row.attempts for row in board.rows.values()} == {0}
+
+
+def test_a_shard_that_had_failed_for_good_begins_anew_with_a_move():
+    board = fed(STARTED.format(2, 0, 2), READY.format(340, 0), ENDED, MOVED.format(2, 0, 2))
+    assert states(board) == {0: "READY", 1: "ASSIGNED"}
+    assert board.fatal == []
+
+
+def test_a_node_that_boots_again_has_the_shards_of_its_configuration():
+    board = fed(STARTED.format(8, 0, 2), MOVED.format(8, 4, 3), *BOOT, STARTED.format(8, 0, 2))
+    assert states(board) == {0: "ASSIGNED", 1: "ASSIGNED"}
+
+
+def test_a_move_whose_line_was_lost_is_learned_from_the_node():
+    board = fed(STARTED.format(8, 0, 2), READY.format(340, 0), READY.format(350, 1))
+    node = {"global_total": 8, "local_start": 1, "local_count": 2}
+    told = {"state": "READY", "attempts": 1, "reconnects": 0}
+    board.correct(20.0, node, [told | {"shard": 0}, told | {"shard": 2}], 340)
+    assert states(board) == {1: "READY", 2: "READY"}
+    assert board.rows[1].detail == "identified in 40 ms"
+    assert board.rows[2].ready_at == 20.0

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -151,6 +152,7 @@ def test_lines_that_the_serial_port_dropped_are_made_up_for(monkeypatch):
     """The node is asked when it is quiet; it knows of a READY whose line is missing."""
     monkeypatch.setattr("toolchain.cli.runner.QUIET_S", 0.01)
     node_part = {"boot_tsc": 4_000, "now": 900_000, "cycles_per_ms": 1_000, "log_dropped": 3}
+    node_part |= {"global_total": 2, "local_start": 0, "local_count": 2}
     ready = {"state": ShardState.READY, "connected_at": 704_000, "attempts": 2}
 
     class Machine:
@@ -239,6 +241,28 @@ def test_the_table_shows_steps_states_and_lines():
     Console(file=small, width=120).print(render(runner, 11))
     assert "code=lifecycle.ready" not in small.getvalue()
     assert "READY 1/3" in small.getvalue()
+
+
+def test_the_table_follows_a_move():
+    """Shard 0 has left; the local gateway serves shards 0 and 1 alone."""
+
+    class Gateway:
+        def stats(self):
+            rows = [SimpleNamespace(shard=n, dispatches=70 + n, heartbeats=3) for n in range(2)]
+            return SimpleNamespace(shards=rows)
+
+    runner = runner_of()
+    runner.gateway = Gateway()
+    moved = "t=9 level=warn code=lifecycle.resharded total=2 start=1 shards=2 generation=2"
+    feed(runner, STARTED, READY.format(340, 0), READY.format(350, 1), moved)
+    out = io.StringIO()
+    Console(file=out, width=120).print(render(runner, 40))
+    table = out.getvalue().split("t=9")[0]
+    rows = [line.split() for line in table.splitlines()]
+    assert "1 READY identified in 40 ms 1 0 8.00 s 71 3".split() in rows
+    assert "2 ASSIGNED 0 0".split() in rows
+    assert "READY 1/2" in table
+    assert not [row for row in rows if row[:1] == ["0"]]
 
 
 def test_more_shards_than_lines_become_a_letter_each():
