@@ -1,7 +1,7 @@
 """Rows of limb products in registers, with MULX and two carry chains or with MUL and one.
 
 What multiplication, reduction and folding are made of. `LOW`, `CARRY`, `FACTOR` and `SPARE` are
-scratch in both variants; RDI, RSI and RBX stay what the caller made them.
+scratch in both variants; RDI and RBX stay what the caller made them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from toolchain.asm.registers import Convention
 LIMB_BITS, LIMB_BYTES = 64, 8
 LIMBS = (R8, R9, R10, R11, R12, R13, R14, R15)
 LOW, CARRY, FACTOR, SPARE = RAX, RCX, RDX, RBP
-LEAF_CLOBBERS = Convention((LOW, CARRY, FACTOR, SPARE, *LIMBS))
+LEAF_CLOBBERS = Convention((LOW, CARRY, FACTOR, SPARE, RSI, *LIMBS))
 """A leaf saves nothing: a scalar multiplication calls thousands of them and saves once."""
 LEAF_SAVES = (RBX, RBP, R12, R13, R14, R15)
 """What whoever calls leaves has to save."""
