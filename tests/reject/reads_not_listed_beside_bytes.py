@@ -31,6 +31,4 @@ def refused() -> None:
     broken.lines()
 
 
-MESSAGE = (
-    "{here}: broken: reads memory, which the contract does not list; add it to `reads`"
-)
+MESSAGE = "{here}: broken: reads memory, which the contract does not list; add it to `reads`"
