@@ -237,8 +237,11 @@ def control_decide(a: Asm, request: ControlRequest, length: Reg32) -> None:
     a.mov(ECX, state.stored_length)
     a.ret()
 
+    # Who names no boot only asks for its number.
     a.place(refuse)
-    a.inc(state.refused)
+    a.cmp(asked.boot, 0)
+    with a.if_(NE):
+        a.inc(state.refused)
     a.mov(RSI, RBX)
     a.lea(RDI, state.refusal.address)
     a.call(control_head)

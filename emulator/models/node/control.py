@@ -105,7 +105,8 @@ def control_decide(w: World, request: int, length: int) -> tuple[int, int]:
             w, state.tag.address, state.made.address
         ):
             return stored, state.stored_length
-    state.refused += 1
+    if asked.boot:
+        state.refused += 1
     control_head(w, state.refusal.address, request, result)
     return state.refusal.address, control_seal(w, state.refusal.address)
 
