@@ -53,6 +53,7 @@ class NodeFacts:
         on_limit: what the end of the startup budget means.
         schedule_ms: delays of the policy SCHEDULE.
         startup_timeout_ms: budget of the group start.
+        attempt_timeout_ms: budget of an attempt of the recovery.
         startup_attempts: attempts of a shard before its first READY.
         identify_shards: whether Identify carries the shard pair.
         plan_auto: whether the node moves to a larger total by itself.
@@ -83,6 +84,7 @@ class NodeFacts:
     on_limit: OnLimit = OnLimit.RETRY
     schedule_ms: tuple[int, ...] = ()
     startup_timeout_ms: int = 30_000
+    attempt_timeout_ms: int = 30_000
     startup_attempts: int = 3
     identify_shards: bool = True
     session_provider: SessionProvider = SessionProvider.NONE
@@ -142,6 +144,7 @@ class NodeFacts:
                 "schedule_len": len(self.schedule_ms),
                 "schedule_ms": [{"ms": ms} for ms in self.schedule_ms],
                 "startup_timeout_ms": self.startup_timeout_ms,
+                "attempt_timeout_ms": self.attempt_timeout_ms,
                 "startup_attempts": self.startup_attempts,
                 "gateway_host": host,
                 "resume_suffix_len": len(self.resume_suffix),

@@ -13,16 +13,16 @@ from firmware.layouts.discovery import (
     DiscoveryMode,
     DiscoveryState,
 )
-from firmware.layouts.node import CLOCK, CORE, Clock, CoreState, Slot, core
+from firmware.layouts.node import CORE, CoreState, Slot, core
 from firmware.layouts.permit import PERMITS, Permits
-from firmware.layouts.policy import Startup
+from firmware.layouts.policy import STARTUP, Startup
 from firmware.layouts.shard import Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
-from firmware.limits import ATTEMPT_TIMEOUT_MS
 from firmware.shard.allowance import allowance_hold
+from firmware.shard.backoff import RECOVERING
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.resume import shard_is_resumable
-from firmware.shard.startup import keep_to_startup, startup_adjust
+from firmware.shard.startup import attempt_budget, startup_adjust, wait_budget
 from firmware.websocket.request import ws_build_request
 from toolchain.asm import (
     AL,
@@ -31,6 +31,7 @@ from toolchain.asm import (
     ECX,
     EDX,
     NE,
+    NZ,
     R9D,
     R12,
     R12D,
@@ -44,6 +45,7 @@ from toolchain.asm import (
     E,
     In,
     Out,
+    Z,
     routine,
 )
 
@@ -54,8 +56,7 @@ def _restart_clock(a: Asm, shard: ShardContext) -> None:
     """Let the attempt begin now: a wait that somebody else imposes spends none of its budget."""
     a.mov(RAX, core.now)
     a.mov(shard.attempt_started, RAX)
-    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, ATTEMPT_TIMEOUT_MS)
-    a.add(RAX, RCX)
+    a.call(wait_budget)
     a.mov(shard.attempt_deadline, RAX)
 
 
@@ -63,7 +64,7 @@ def _restart_clock(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "a shard in phase RESOLVE that knows the gateway")],
     outputs=[Out(CF, "1 = not now: its key is busy, or no Identify is left")],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now, Clock.tsc_cycles_per_ms, Permits.owned],
+    reads=[CoreState.now, Permits.owned],
     writes=[
         ShardContext.state,
         ShardContext.hold,
@@ -72,7 +73,7 @@ def _restart_clock(a: Asm, shard: ShardContext) -> None:
         ShardContext.attempt_deadline,
         Permits.owned,
     ],
-    calls=[shard_is_resumable, permit_take, allowance_hold, permit_release],
+    calls=[shard_is_resumable, permit_take, allowance_hold, permit_release, wait_budget],
     saves=[R12],
     source="firmware/docs/gateway.md#discovery-limits",
 )
@@ -123,8 +124,8 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
         Discovery.attempt,
         Discovery.failed_at,
         Discovery.not_before,
+        Discovery.retry_after_ms,
         CoreState.now,
-        Clock.tsc_cycles_per_ms,
         TcpContext.state,
         Slot.context,
         ShardContext.flags,
@@ -141,6 +142,8 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
         discovery_share,
         shard_confirm_permit,
         startup_adjust,
+        attempt_budget,
+        wait_budget,
         ws_build_request,
     ],
     source="firmware/docs/gateway.md#discovery",
@@ -188,6 +191,14 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, D.not_before)
     a.jae(ask)
     _restart_clock(a, shard)
+    # A wait that was asked for and outlasts the startup is the end of the startup, now.
+    a.test(shard.flags, RECOVERING)
+    a.j(NZ, later)
+    a.cmp(D.retry_after_ms, 0)
+    a.je(later)
+    a.mov(RAX, D.not_before)
+    a.cmp(RAX, STARTUP.it.deadline)
+    a.jae(shared)
     a.place(later)
     a.stc()
     a.ret()
@@ -218,7 +229,10 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
     a.call(startup_adjust)
 
     a.place(found)
-    keep_to_startup(a, shard)
+    a.test(shard.flags, RECOVERING)
+    with a.if_(Z):
+        a.call(attempt_budget)
+        a.mov(shard.attempt_deadline, RAX)
     a.call(shard_confirm_permit)
     a.j(C, later)
     a.call(ws_build_request)

@@ -80,6 +80,13 @@ def startup_budget(a: Asm, shard: ShardContext) -> None:
     a.ret()
 
 
+def _own_budget(a: Asm) -> None:
+    """RAX := the end of an attempt of the recovery that begins now."""
+    a.mov(EAX, CONFIG.it.attempt_timeout_ms)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.add(RAX, core.now)
+
+
 def _say_budget(a: Asm) -> None:
     """Tell the budget in EDX."""
     a.mov(ECX, core.slots_used)
@@ -166,9 +173,34 @@ def attempt_budget(a: Asm, shard: ShardContext) -> None:
         a.ret()
     a.or_(shard.flags, ShardFlag.STARTUP_OVER)
     a.place(recovery)
-    a.mov(EAX, CONFIG.it.attempt_timeout_ms)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms)
-    a.add(RAX, core.now)
+    _own_budget(a)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that waits for what somebody else does")],
+    outputs=[Out(RAX, "TSC by which its attempt is given up")],
+    reads=[
+        ShardContext.flags,
+        ConfigBlob.attempt_timeout_ms,
+        ConfigBlob.on_limit,
+        Startup.deadline,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    source="firmware/docs/lifecycle.md#attempt-budget",
+)
+def wait_budget(a: Asm, shard: ShardContext) -> None:
+    """Let the recovery's own budget begin now; a startup whose end is fatal ends the wait too."""
+    own = a.label("own")
+    a.test(shard.flags, RECOVERING)
+    a.j(NZ, own)
+    a.cmp(CONFIG.it.on_limit, OnLimit.FATAL)
+    a.jne(own)
+    a.mov(RAX, STARTUP.it.deadline)
+    a.ret()
+    a.place(own)
+    _own_budget(a)
     a.ret()
 
 

@@ -8,16 +8,18 @@ from emulator.models.gateway.discovery_verdict import discovery_later, discovery
 from emulator.models.shard.allowance import allowance_hold
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.resume import shard_is_resumable
-from emulator.models.shard.startup import keep_to_startup, startup_adjust
+from emulator.models.shard.startup import attempt_budget, startup_adjust, wait_budget
 from emulator.models.websocket.request import ws_build_request
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DISCOVERY_ABANDONED, DiscoveryMode
 from firmware.layouts.discovery import DiscoveryState as D
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.node import CORE
 from firmware.layouts.permit import PERMITS
-from firmware.layouts.shard import Phase, ShardContext, ShardState
+from firmware.layouts.policy import STARTUP
+from firmware.layouts.shard import Phase, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
-from firmware.limits import ATTEMPT_TIMEOUT_MS
+
+RECOVERING = ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
 
 
 @model
@@ -47,7 +49,7 @@ def _restart_clock(w: World, shard: int) -> None:
     """What somebody else imposes spends no attempt's budget."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     context.attempt_started = now
-    context.attempt_deadline = now + ATTEMPT_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    context.attempt_deadline = wait_budget(w, shard)
 
 
 @model
@@ -72,6 +74,9 @@ def shard_discover(w: World, shard: int) -> int:
             return 1
         if w.g(CORE).now < found.not_before:
             _restart_clock(w, shard)
+            overruns = found.not_before >= w.g(STARTUP).deadline
+            if found.retry_after_ms and overruns and not context.flags & RECOVERING:
+                discovery_share(w, shard)
             return 1
         discovery_begin(w, shard)
     elif found.attempt != context.attempts:
@@ -108,7 +113,9 @@ def _ask(w: World, shard: int) -> int:
 
 def _use(w: World, shard: int) -> int:
     """The request was laid down before the gateway was known, the attempt's end before the keys."""
-    keep_to_startup(w, shard)
+    context = w.view(ShardContext, shard)
+    if not context.flags & RECOVERING:
+        context.attempt_deadline = attempt_budget(w, shard)
     if shard_confirm_permit(w, shard):
         return 1
     ws_build_request(w, shard)

@@ -58,7 +58,24 @@ def attempt_budget(w: World, shard: int) -> int:
         if start.deadline > now or w.g(CONFIG).on_limit == OnLimit.FATAL:
             return int(start.deadline)
         context.flags = context.flags | ShardFlag.STARTUP_OVER
-    return int((now + w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
+    return _own_budget(w)
+
+
+@model
+def wait_budget(w: World, shard: int) -> int:
+    """What somebody else imposes spends no budget, but a startup whose end is fatal ends it."""
+    recovering = w.view(ShardContext, shard).flags & (
+        ShardFlag.ESTABLISHED | ShardFlag.STARTUP_OVER
+    )
+    if w.g(CONFIG).on_limit == OnLimit.FATAL and not recovering:
+        return int(w.g(STARTUP).deadline)
+    return _own_budget(w)
+
+
+def _own_budget(w: World) -> int:
+    """Return the end of an attempt that begins now."""
+    budget = w.g(CONFIG).attempt_timeout_ms * w.g(CLOCK).tsc_cycles_per_ms
+    return int((w.g(CORE).now + budget) % 2**64)
 
 
 @model

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from firmware.layouts.discovery import (
     DISCOVERY,
@@ -141,6 +142,47 @@ def test_a_rate_limit_then_trouble_then_the_answer_cost_three_questions(asking):
     assert first >= 30
     assert 5 <= second <= 12
     assert statuses(rig) <= {429, 503}
+
+
+SHORT_STARTUP = {"max_concurrency": 1, "startup_timeout_ms": 10_000, "attempt_timeout_ms": 9_000}
+
+
+def ends(rig, code):
+    """Return slot, time, classification and reason of every line of a code."""
+    return {
+        int(line["shard"]): (int(line["t"]), line["classification"], line["stop"])
+        for line in rig.node.log
+        if line["code"] == code
+    }
+
+
+def test_a_wait_beyond_the_startup_ends_it_for_every_shard(asking):
+    # The second shard begins when its key is free, after the question of the first has failed.
+    rig = asking(shards=2, config=SHORT_STARTUP | {"on_limit": OnLimit.FATAL}, max_concurrency=1)
+    rig.gateway.core.answer_http(rate_limit(60), Reply(silent=True))
+    rig.run(9)
+    found = ends(rig, "lifecycle.connectionEnded")
+    assert {slot: end[1:] for slot, end in found.items()} == dict.fromkeys(
+        range(2), ("RateLimitError", "startup_deadline")
+    )
+    rig.run(120)
+    assert rig.all_in(S.FATAL)
+    assert len(questions(rig)) == 1
+
+
+def test_a_wait_beyond_the_startup_is_reported_once_and_waited_for(asking):
+    rig = asking(shards=2, config=SHORT_STARTUP, max_concurrency=1)
+    rig.gateway.core.answer_http(rate_limit(60), Reply(silent=True))
+    rig.run(59)
+    found = ends(rig, "lifecycle.startupLimit")
+    assert [end[1] for end in found.values()] == ["RateLimitError"] * 2
+    assert len(questions(rig)) == 1
+    # Then the next question gets no answer, and the attempt ends with the budget of its own.
+    rig.world.run_until(lambda: len(questions(rig)) == 2, within_ns=10 * NS_PER_S)
+    (asked,) = (at for at, _path, _token in questions(rig)[1:])
+    rig.world.run_until(lambda: row(rig).state == S.BACKOFF, within_ns=20 * NS_PER_S)
+    assert rig.now_s() * 1_000 - asked == pytest.approx(9_000, abs=300)
+    rig.until_ready(60)
 
 
 def test_a_wait_that_only_the_document_tells_counts(asking):

@@ -17,6 +17,7 @@ from firmware.layouts.discovery import (
 )
 from firmware.layouts.node import CORE, NETWORK
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.shard import End, FailureFlag, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.shard.dial import shard_dial
@@ -29,7 +30,7 @@ from tests.support.states import MS
 from tests.support.stream import Stream
 
 S = DiscoveryState
-BUDGET = 30_000 * MS
+BUDGET, STARTUP_LEFT = 30_000 * MS, 600_000 * MS
 DOCUMENT: dict[str, object] = {
     "url": "ws://10.0.0.9:9090/",
     "session_start_limit": {"total": 9, "remaining": 8, "max_concurrency": 2},
@@ -42,6 +43,7 @@ class Node(TickNode):
     def __init__(self):
         super().__init__()
         LAB.g(CONFIG).discovery = DiscoveryMode.HTTP
+        LAB.g(STARTUP).deadline = self.now + STARTUP_LEFT
         self.permits = LAB.g(PERMITS)
         for n, context in enumerate(self.shards):
             context.slot = n
@@ -172,6 +174,37 @@ def test_a_resume_needs_no_permit(node):
     context.session.valid, context.flags = 1, ShardFlag.SEQ_VALID
     node.permits.keys[0].owner = 2
     assert not node.call(shard_confirm_permit)["cf"]
+
+
+@pytest.mark.parametrize("on_limit", OnLimit)
+@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED, ShardFlag.STARTUP_OVER])
+@pytest.mark.parametrize(("asked_ms", "late"), [(30_000, -1), (30_000, 0), (30_000, 1), (0, 1)])
+def test_a_wait_that_outlasts_the_startup_is_its_end(node, asked_ms, late, flags, on_limit):
+    LAB.g(CONFIG).on_limit, LAB.g(CONFIG).attempt_timeout_ms = on_limit, 7_000
+    context, deadline = node.shards[0], LAB.g(STARTUP).deadline
+    context.flags, node.found.status = flags, 429
+    node.found.retry_after_ms, node.found.not_before = asked_ms, deadline + late
+    assert not node.discover()
+    over = not flags and asked_ms and late >= 0
+    assert context.failure == (End.NETWORK if over else End.NONE)
+    assert context.failure_flags == (FailureFlag.WAIT if over else 0)
+    assert context.required_wait_ms == (STARTUP_LEFT // MS + late // MS + (late > 0) if over else 0)
+    ends = flags == 0 and on_limit == OnLimit.FATAL
+    assert context.attempt_deadline == (deadline if ends else node.now + 7_000 * MS)
+
+
+@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
+def test_an_answer_ends_the_attempt_with_the_startup_that_it_moved(node, flags):
+    LAB.g(CONFIG).startup_timeout_ms, LAB.g(CORE).slots_used = 30_000, 2
+    node.permits.max_concurrency = 2
+    start, context = LAB.g(STARTUP), node.shards[0]
+    start.budget_ms, context.flags = 30_000, flags
+    stream, before = node.asked(), context.attempt_deadline
+    limits = {"session_start_limit": {"max_concurrency": 1}}
+    stream.feed(json_reply(200, DOCUMENT | limits).wire())
+    assert node.discover()
+    assert start.budget_ms == 35_000
+    assert context.attempt_deadline == (before if flags else start.deadline)
 
 
 def test_a_wait_counts_for_all_and_spends_no_budget(node):
