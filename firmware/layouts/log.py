@@ -30,15 +30,18 @@ from firmware.layouts.log_line import (
 from firmware.layouts.plan import PlanRefusal
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.sentences import (
+    BUDGET,
     CLASSIFICATIONS,
     CLOSES,
     COMES_NEXT,
     ENDS,
+    ENDS_REST,
     GAPS,
     HAPPENED,
     LOST,
     MODES,
     NEXT,
+    OTHER_BUDGET,
     OTHER_CLOSE,
     OTHER_STATUS,
     PHASES,
@@ -164,15 +167,23 @@ _DELAY = {
 _NEXT = (_evidence(Evidence.then, texts(COMES_NEXT)), _evidence(Evidence.delay_ms), " ms")
 CONNECTION_LOST = _record("lifecycle.connectionLost", Level.WARN, _NEXT, **_DELAY)
 CONNECTION_RETRY = _record("lifecycle.retry", Level.WARN, _NEXT, **_DELAY)
-CONNECTION_ENDED = _record(
-    "lifecycle.connectionEnded", Level.ERROR, (_evidence(Evidence.stop, texts(ENDS)),),
-    stop=_evidence(Evidence.stop, names(Stop)),
-)  # fmt: skip
+_END = (
+    _evidence(Evidence.stop, texts(ENDS)),
+    _evidence(Evidence.budget_ms, texts(BUDGET, OTHER_BUDGET)),
+    _evidence(Evidence.stop, texts(ENDS_REST)),
+)
+_STOP = {
+    "stop": _evidence(Evidence.stop, names(Stop)),
+    "reported": _evidence(Evidence.reported, texts(CLASSIFICATIONS)),
+    "budgetMs": _evidence(Evidence.budget_ms),
+}
+CONNECTION_ENDED = _record("lifecycle.connectionEnded", Level.ERROR, _END, **_STOP)
 STARTUP_LIMIT = _record(
-    "lifecycle.startupLimit", Level.WARN,
-    (_evidence(Evidence.stop, texts(ENDS)), ". It goes on with the recovery policy"),
-    stop=_evidence(Evidence.stop, names(Stop)),
-)  # fmt: skip
+    "lifecycle.startupLimit",
+    Level.WARN,
+    (*_END, ". It goes on with the recovery policy"),
+    **_STOP,
+)
 SESSION_RESET = code(
     "lifecycle.sessionReset", Level.WARN,
     (

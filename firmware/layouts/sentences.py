@@ -107,10 +107,19 @@ ENDS: Texts = {
     Stop.PROTOCOL_LIMIT: (
         "The node stops retrying: too many connections in a row ended with invalid gateway data"
     ),
-    Stop.STARTUP_ATTEMPTS: "The node stops retrying: the attempts of [startup] max_attempts are used",
-    Stop.STARTUP_DEADLINE: "The startup deadline leaves no time for another attempt",
+    Stop.STARTUP_ATTEMPTS: (
+        "The node stops retrying: the attempts of [startup] max_attempts are used within its budget"
+    ),
+    Stop.STARTUP_DEADLINE: "The startup deadline",
     Stop.SCHEDULE_ENDED: "The node stops retrying: the recovery schedule ended",
     Stop.DEFECT: "The node does not retry what failed by its own fault",
+}
+BUDGET: Texts = {0: ""}
+OTHER_BUDGET = " of "
+"""Between an end and its rest: the startup's budget, when its limit was met."""
+ENDS_REST: Texts = {int(stop): "" for stop in Stop} | {
+    Stop.STARTUP_ATTEMPTS: " ms",
+    Stop.STARTUP_DEADLINE: " ms leaves no time for another attempt",
 }
 GAPS: Texts = {Gap.NONE: "none", Gap.REPLAYED: "replayed", Gap.POSSIBLE: "possible"}
 READY_TEXT: Texts = {

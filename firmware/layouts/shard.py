@@ -195,6 +195,8 @@ class Evidence(Struct):
     required_wait_ms = u32(0x30, "what the peer asked to wait; milliseconds; 0 = nothing")
     protocol_failures = u8(0x34, "protocol failures in a row without health between")
     recovery_step = u8(0x35, "step of the recovery policy that gave the delay")
+    reported = enum8(0x36, Classification, "what the end is reported as; by its deadline another")
+    budget_ms = u32(0x38, "budget of the startup whose limit was met; milliseconds; 0 = none was")
 
 
 class ShardContext(Struct):

@@ -3,6 +3,7 @@
 from firmware.layouts.closes import CLOSE_RULES, FIRST_CODE, RULES_PER_PROFILE
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.policy import STARTUP, Startup
 from firmware.layouts.shard import (
     Classification,
     End,
@@ -15,6 +16,7 @@ from firmware.shard.backoff import RECOVERING
 from toolchain.asm import (
     AE,
     AL,
+    BE,
     CL,
     EAX,
     ECX,
@@ -176,38 +178,45 @@ def shard_verdict(a: Asm, shard: ShardContext) -> None:
         ShardContext.failure_flags,
         Evidence.end,
         Evidence.stop,
-        Evidence.http_status,
         Evidence.required_wait_ms,
+        Startup.budget_ms,
         CLASSES,
     ],
-    writes=[Evidence.classification],
+    writes=[Evidence.classification, Evidence.reported, Evidence.budget_ms],
     source="firmware/docs/lifecycle.md#classification",
 )
 def classify(a: Asm, shard: ShardContext) -> None:
-    """Say what kind of error it was: by its end, unless the peer refused us or asked to wait."""
-    kept, done, limited = shard.evidence, a.label("done"), a.label("limited")
+    """Say what kind of error it was, and what it is reported as: the startup's end by its own name."""
+    kept, done = shard.evidence, a.label("done")
     a.mov(AL, Classification.AUTHENTICATION)
     a.cmp(kept.stop, Stop.AUTH)
     a.j(E, done)
+    a.mov(AL, Classification.DEFECT)
     a.cmp(kept.stop, Stop.DEFECT)
-    with a.if_(E):
-        a.mov(AL, Classification.DEFECT)
-        a.jmp(done)
-    # A required wait that overruns the startup deadline is reported as the rate limit it is.
-    a.cmp(kept.stop, Stop.STARTUP_DEADLINE)
-    with a.if_(E):
-        a.cmp(kept.required_wait_ms, 0)
-        a.jne(limited)
-        a.mov(AL, Classification.TIMEOUT)
-        a.jmp(done)
+    a.j(E, done)
+    a.mov(AL, Classification.RATE_LIMIT)
     a.test(shard.failure_flags, FailureFlag.WAIT)
-    a.jnz(limited)
+    a.jnz(done)
     a.movzx(ECX, kept.end)
     a.lea(RAX, CLASSES.address)
     a.mov(AL, mem8(RAX, index=RCX, ref=CLASSES))
-    a.jmp(done)
-    a.place(limited)
-    a.mov(AL, Classification.RATE_LIMIT)
     a.place(done)
     a.mov(kept.classification, AL)
+
+    # Whatever failed last: that no time is left is a timeout of the startup, or the rate limit
+    # that takes the time.
+    a.cmp(kept.stop, Stop.STARTUP_DEADLINE)
+    with a.if_(E):
+        a.mov(AL, Classification.TIMEOUT)
+        a.cmp(kept.required_wait_ms, 0)
+        with a.if_(NE):
+            a.mov(AL, Classification.RATE_LIMIT)
+    a.mov(kept.reported, AL)
+    a.xor(ECX, ECX)
+    a.mov(AL, kept.stop)
+    a.sub(AL, Stop.STARTUP_ATTEMPTS)
+    a.cmp(AL, Stop.STARTUP_DEADLINE - Stop.STARTUP_ATTEMPTS)
+    with a.if_(BE):
+        a.mov(ECX, STARTUP.it.budget_ms)
+    a.mov(kept.budget_ms, ECX)
     a.ret()

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from firmware.layouts.closes import RULES, CloseRule
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.policy import STARTUP
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import (
     Classification,
@@ -51,17 +52,20 @@ def shard_verdict(w: World, shard: int) -> int:
 
 @model
 def classify(w: World, shard: int) -> None:
-    """A refused token, our fault, a limit of the peer, a timeout, or what the end implies."""
+    """A refused token, our fault, a limit of the peer, or what the end implies; then the startup."""
     context = w.view(ShardContext, shard)
     kept = context.evidence
     if kept.stop == Stop.AUTH:
         kept.classification = Classification.AUTHENTICATION
     elif kept.stop == Stop.DEFECT:
         kept.classification = Classification.DEFECT
-    elif kept.stop == Stop.STARTUP_DEADLINE:
-        limited = kept.required_wait_ms != 0
-        kept.classification = Classification.RATE_LIMIT if limited else Classification.TIMEOUT
     elif context.failure_flags & FailureFlag.WAIT:
         kept.classification = Classification.RATE_LIMIT
     else:
         kept.classification = CLASS_OF[End(kept.end)]
+    kept.reported = kept.classification
+    if kept.stop == Stop.STARTUP_DEADLINE:
+        limited = kept.required_wait_ms != 0
+        kept.reported = Classification.RATE_LIMIT if limited else Classification.TIMEOUT
+    startup = kept.stop in (Stop.STARTUP_ATTEMPTS, Stop.STARTUP_DEADLINE)
+    kept.budget_ms = w.g(STARTUP).budget_ms if startup else 0

@@ -177,7 +177,10 @@ def test_shard_lose_fatal_schedules_nothing():
     LAB.call(shard_lose, Environment(), shard=shard)
     assert (context.state, context.reconnects) == (ShardState.FATAL, 4)
     assert context.evidence.stop == Stop.AUTH
-    assert "code=lifecycle.connectionEnded attempt=0 stop=auth closeCode=4004" in lines()[0]
+    assert (
+        "code=lifecycle.connectionEnded attempt=0 stop=auth reported=AuthenticationError budgetMs=0 "
+        "closeCode=4004"
+    ) in lines()[0]
     assert "classification=AuthenticationError" in lines()[0]
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.policy import STARTUP
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import (
     Classification,
@@ -19,6 +20,7 @@ from firmware.shard.verdict import classify, judge_health, shard_verdict
 from tests.support.lab import Lab
 from tests.support.states import MS, NOW, policies, set_policy, shard_fields
 
+C = Classification
 LAB = Lab(judge_health, shard_verdict, classify)
 
 
@@ -152,21 +154,29 @@ def test_classify_any_state_matches_model(flags, end, stop, wait):
 
 
 @pytest.mark.parametrize(
-    ("end", "flags", "stop", "wait", "wanted"),
+    ("end", "flags", "stop", "wait", "wanted", "reported"),
     [
-        (End.CLOSED, 0, Stop.NONE, 0, Classification.CLOSED),
-        (End.CLOSED, FailureFlag.FATAL, Stop.AUTH, 0, Classification.AUTHENTICATION),
-        (End.CLOSED, FailureFlag.WAIT, Stop.NONE, 5_000, Classification.RATE_LIMIT),
-        (End.TIMEOUT, 0, Stop.NONE, 0, Classification.TIMEOUT),
-        (End.NETWORK, 0, Stop.STARTUP_DEADLINE, 0, Classification.TIMEOUT),
-        (End.NETWORK, 0, Stop.STARTUP_DEADLINE, 9_000, Classification.RATE_LIMIT),
-        (End.TCP_FAILED, 0, Stop.NONE, 0, Classification.NETWORK),
-        (End.HEARTBEAT_TIMEOUT, 0, Stop.NONE, 0, Classification.NETWORK),
+        (End.CLOSED, 0, Stop.NONE, 0, C.CLOSED, C.CLOSED),
+        (End.CLOSED, FailureFlag.FATAL, Stop.AUTH, 0, C.AUTHENTICATION, C.AUTHENTICATION),
+        (End.CLOSED, FailureFlag.WAIT, Stop.NONE, 5_000, C.RATE_LIMIT, C.RATE_LIMIT),
+        (End.TIMEOUT, 0, Stop.NONE, 0, C.TIMEOUT, C.TIMEOUT),
+        (End.TIMEOUT, 0, Stop.STARTUP_ATTEMPTS, 0, C.TIMEOUT, C.TIMEOUT),
+        (End.CLOSED, 0, Stop.STARTUP_ATTEMPTS, 0, C.CLOSED, C.CLOSED),
+        (End.CLOSED, 0, Stop.STARTUP_DEADLINE, 0, C.CLOSED, C.TIMEOUT),
+        (End.NETWORK, 0, Stop.STARTUP_DEADLINE, 9_000, C.NETWORK, C.RATE_LIMIT),
+        (End.CLOSED, FailureFlag.WAIT, Stop.STARTUP_DEADLINE, 9_000, C.RATE_LIMIT, C.RATE_LIMIT),
+        (End.DEFECT, 0, Stop.DEFECT, 0, C.DEFECT, C.DEFECT),
+        (End.TCP_FAILED, 0, Stop.NONE, 0, C.NETWORK, C.NETWORK),
+        (End.HEARTBEAT_TIMEOUT, 0, Stop.SCHEDULE_ENDED, 0, C.NETWORK, C.NETWORK),
     ],
 )
-def test_classify_names_the_kind_of_error(end, flags, stop, wait, wanted):
+def test_classify_names_the_kind_of_error(end, flags, stop, wait, wanted, reported):
     shard, context = prepare(
         {"failure_flags": flags}, {"end": end, "stop": stop, "required_wait_ms": wait}
     )
+    LAB.g(STARTUP).budget_ms = 45_000
     LAB.call(classify, shard=shard)
-    assert context.evidence.classification == wanted
+    kept = context.evidence
+    assert (kept.classification, kept.reported) == (wanted, reported)
+    limit = stop in (Stop.STARTUP_ATTEMPTS, Stop.STARTUP_DEADLINE)
+    assert kept.budget_ms == (45_000 if limit else 0)

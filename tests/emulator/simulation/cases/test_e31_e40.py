@@ -322,9 +322,12 @@ def test_e39_the_startup_deadline_passes(case_of, profile, on_limit):
         # The wait that the gateway asks for does not fit into what is left.
         record = case.ended("closed", Stop.STARTUP_DEADLINE.name.lower(), close=4008)
         assert record.classification == "RateLimitError"
+        (limit,) = case.lines("lifecycle.connectionEnded")
     else:
         (limit,) = case.lines("lifecycle.startupLimit")
         assert limit["classification"] == "RateLimitError"
+    assert (limit["reported"], limit["budgetMs"]) == ("RateLimitError", "12000")
+    if on_limit == OnLimit.RETRY:
         case.failed("closed", close=4008, then="identify", wait_ms=30_000, below_ms=30_001)
         case.healed()
 
@@ -337,7 +340,22 @@ def test_e39_the_startup_ends_in_silence(case_of, profile):
     assert case.now == pytest.approx(12, abs=0.2)
     record = case.ended("timeout", Stop.STARTUP_DEADLINE.name.lower())
     assert record.classification == "ConnectionTimeoutError"
+    (line,) = case.lines("lifecycle.connectionEnded")
+    assert (line["reported"], line["budgetMs"]) == ("ConnectionTimeoutError", "12000")
     assert case.handshakes == [[2]]
+
+
+def test_e39_a_close_that_leaves_no_time_stays_a_close(case_of, profile):
+    config = startup(OnLimit.FATAL) | {"startup_timeout_ms": 12_000, "startup_attempts": 99}
+    case = case_of(profile, shards=1, ready=False, config=config)
+    case.script("connect", "kick", code=4000, times=99)
+    case.until(lambda: case.row.state == S.FATAL)
+    # What failed is told as it was; the startup's end is reported as the timeout that it is.
+    record = case.ended("closed", Stop.STARTUP_DEADLINE.name.lower(), close=4000)
+    assert record.classification == "closed"
+    (line,) = case.lines("lifecycle.connectionEnded")
+    assert (line["reported"], line["budgetMs"]) == ("ConnectionTimeoutError", "12000")
+    assert "The startup deadline of 12000 ms leaves no time for another attempt" in line["text"]
 
 
 def test_e40_the_last_sequence_of_32_bits(case_of, profile):
