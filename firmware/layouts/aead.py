@@ -17,6 +17,9 @@ GCM_WIDTH = 8
 GCM_POWERS = GCM_WIDTH + 1
 """The rest of a message has up to eight blocks, and the lengths come behind them."""
 
+GHASH_FACTORS, GHASH_CLASSES = 6, 4
+"""Without PCLMULQDQ: products by Karatsuba's rule, forwards and reversed, each of four by four."""
+
 AEAD_TEXT = Region("the text", "in place; the caller's, with 16 bytes behind it for the tag")
 AEAD_AAD = Region("the additional data", "the caller's, as long as the contract says; not secret")
 AEAD_NONCE = Region("the nonce", "the caller's, 12 bytes; not secret")
@@ -36,6 +39,39 @@ class AesGcm(Struct):
     powers = bytes_(0xF0, 16 * GCM_POWERS, "H, H^2, ... H^9", align=16)
     halves = bytes_(0x180, 16 * GCM_POWERS, "the halves of each, added", align=16)
     rounds = u32(0x210, "10 with a key of 16 bytes, 14 with one of 32")
+
+
+class AesGcmSoft(Struct):
+    """The same without AES-NI; as long, so that one place serves either.
+
+    Round keys have their bytes ordered by rows, and all but the first carry the 0x63 of the S-box.
+    """
+
+    SIZE = AesGcm.SIZE
+    keys = bytes_(0x00, 16 * (AES256_ROUNDS + 1), "round keys, one behind the other", align=16)
+    factors = bytes_(
+        0xF0,
+        8 * GHASH_FACTORS * GHASH_CLASSES,
+        "six factors of GHASH's products; of each, every fourth bit, from bit 0, 1, 2 and 3 on",
+        align=16,
+    )
+    rounds = u32(0x210, "10 with a key of 16 bytes, 14 with one of 32")
+
+
+SLICE_CONSTANTS = constant(
+    "slice_constants",
+    b"".join(bytes([1 << bit]) * 16 for bit in range(8))
+    + b"\x55" * 16
+    + b"\x33" * 16
+    + b"\x0f" * 16
+    + (bytes(4) + b"\xff" * 4) * 2
+    + b"\x63" * 16
+    + b"\xff" * 16
+    + bytes(16),
+    "each bit of a byte; lower halves of groups of 2, 4, 8 bits; odd rows; 0x63; a window",
+    align=64,
+)
+BITS_AT, HALVES_AT, ODD_ROWS_AT, AFFINE_AT, SLICE_KEEP_AT = 0, 128, 176, 192, 208
 
 
 class ChaChaPoly(Struct):

@@ -49,20 +49,33 @@ def round_keys(key: bytes) -> list[bytes]:
 _SHIFTED = [(4 * (column + row) + row) % 16 for column in range(4) for row in range(4)]
 
 
+def by_rows(block: bytes) -> bytes:
+    """Return the bytes of a block, which go down the columns, in the order of the rows; and back."""
+    return bytes(block[4 * column + row] for row in range(4) for column in range(4))
+
+
+def shifted(block: bytes) -> bytes:
+    """ShiftRows (5.1.2)."""
+    return bytes(block[at] for at in _SHIFTED)
+
+
+def mixed(block: bytes) -> bytes:
+    """MixColumns (5.1.3): 2 x + 3 y + z + v is x + 2 (x + y) + (x + y + z + v)."""
+    double, found = _doubled(), []
+    for at in range(0, 16, 4):
+        column = block[at : at + 4]
+        total = column[0] ^ column[1] ^ column[2] ^ column[3]
+        found += [x ^ total ^ double[x ^ column[(row + 1) % 4]] for row, x in enumerate(column)]
+    return bytes(found)
+
+
 def encrypted(keys: list[bytes], block: bytes) -> bytes:
     """Return the cipher of a block (5.1)."""
-    box, double = s_box(), _doubled()
-    state = [x ^ k for x, k in zip(block, keys[0], strict=True)]
+    box = s_box()
+    state = bytes(x ^ k for x, k in zip(block, keys[0], strict=True))
     for n, key in enumerate(keys[1:], 1):
-        state = [box[state[at]] for at in _SHIFTED]
+        state = shifted(bytes(box[x] for x in state))
         if n < len(keys) - 1:
-            mixed = []
-            for c in range(0, 16, 4):
-                column = state[c : c + 4]
-                total = column[0] ^ column[1] ^ column[2] ^ column[3]
-                mixed += [
-                    x ^ total ^ double[x ^ column[(row + 1) % 4]] for row, x in enumerate(column)
-                ]
-            state = mixed
-        state = [x ^ k for x, k in zip(state, key, strict=True)]
-    return bytes(state)
+            state = mixed(state)
+        state = bytes(x ^ k for x, k in zip(state, key, strict=True))
+    return state
