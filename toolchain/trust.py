@@ -36,6 +36,9 @@ _COMMON_NAME, _ORGANIZATION = bytes.fromhex("550403"), bytes.fromhex("55040a")
 _BASIC, _USAGE, _CONSTRAINTS = (bytes([0x55, 0x1D, n]) for n in (19, 15, 30))
 _READ = {_BASIC, _USAGE, _CONSTRAINTS, bytes([0x55, 0x1D, 37]), bytes([0x55, 0x1D, 17])}
 _KEY_CERT_SIGN = 0x04
+_DNS, _IP = 0x82, 0x87
+_LABEL = rb"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+HOST = re.compile(_LABEL + rb"(\." + _LABEL + rb")*")
 _EC = bytes.fromhex("06072a8648ce3d0201")
 _RSA = bytes.fromhex("06092a864886f70d0101010500")
 _POINTS = {
@@ -150,11 +153,37 @@ def _limits(extensions: bytes) -> tuple[int | None, bytes]:
         raise TrustError("it is not the certificate of a CA (basicConstraints)")
     if _USAGE in values:
         ((_, bits, _),) = _elements(values[_USAGE])
-        if not bits[1] & _KEY_CERT_SIGN:
+        if not (bits[1:2] or b"\0")[0] & _KEY_CERT_SIGN:
             raise TrustError("its keyUsage does not allow it to sign certificates")
     length = int.from_bytes(basic[1][1], "big") if len(basic) > 1 else None
     ((_, constraints, _),) = _elements(values.get(_CONSTRAINTS, b"\x30\0"))
+    _judge_constraints(constraints)
     return length, constraints
+
+
+def _judge_constraints(constraints: bytes) -> None:
+    """Refuse name constraints that the node does not read: it takes those of an anchor on trust."""
+    lists = list(_elements(constraints))
+    if [tag for tag, _, _ in lists] not in ([], [0xA0], [0xA1], [0xA0, 0xA1]):
+        raise TrustError("its name constraints are not permitted and excluded ones")
+    for _, inside, _ in lists:
+        subtrees = [list(_elements(subtree)) for _, subtree, _ in _elements(inside)]
+        if not subtrees:
+            raise TrustError("a list of its name constraints is empty")
+        for bases in subtrees:
+            if len(bases) != 1 or not _known_base(*bases[0][:2]):
+                raise TrustError(
+                    "its name constraints hold other things than host names and networks"
+                )
+
+
+def _known_base(tag: int, base: bytes) -> bool:
+    """Tell whether a subtree is a host name, or an address with a mask of ones and then zeros."""
+    if tag == _DNS:
+        return not base or HOST.fullmatch(base) is not None
+    half = len(base) // 2
+    mask = "".join(f"{byte:08b}" for byte in base[half:])
+    return tag == _IP and len(base) in {8, 32} and "01" not in mask
 
 
 def read_anchor(encoded: bytes) -> Anchor:

@@ -101,8 +101,8 @@ class GeneralName(enum.IntEnum):
 
 IPV4_BYTES, IPV6_BYTES = 4, 16
 """Of an iPAddress (RFC 5280 4.2.1.6); a constraint has a mask of the same length behind it."""
-GENERAL_NAME_MAX = 8
-"""Highest number of a kind of name."""
+GENERAL_NAMES = (0xA0, 0x81, 0x82, 0xA3, 0xA4, 0xA5, 0x86, 0x87, 0x88)
+"""Tags of all kinds of names: some are constructed, the others are not."""
 
 _ECDSA, _PKCS1, _NULL = "06082a8648ce3d0403", "06092a864886f70d0101", "0500"
 SIGNATURE_ALGORITHMS = known_table(

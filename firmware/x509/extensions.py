@@ -3,7 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.der import DER_IN, Tag
 from firmware.layouts.x509 import (
-    GENERAL_NAME_MAX,
+    GENERAL_NAMES,
     IPV4_BYTES,
     IPV6_BYTES,
     PURPOSES,
@@ -18,8 +18,10 @@ from toolchain.asm import (
     CF,
     EAX,
     ECX,
+    NC,
     R12,
     R13,
+    RAX,
     RCX,
     RDI,
     RDX,
@@ -40,7 +42,8 @@ from toolchain.asm import (
 
 DER_TRUE = 0xFF
 CONTEXT_CLASS, CLASS_MASK = 0x80, 0xC0
-NUMBER_MASK = 0x1F
+NAMES_MASK = sum(1 << tag % 64 for tag in GENERAL_NAMES)
+"""A bit for each kind of name, by its tag without the class."""
 UNUSED_MAX = 7
 
 EXTENSION_VALUE = (
@@ -205,10 +208,9 @@ def x509_names(a: Asm, value: Reg64, end: Reg64, certificate: Certificate) -> No
         a.and_(ECX, CLASS_MASK)
         a.cmp(ECX, CONTEXT_CLASS)
         a.jne(bad)
-        a.mov(ECX, EAX)
-        a.and_(ECX, NUMBER_MASK)
-        a.cmp(ECX, GENERAL_NAME_MAX)
-        a.j(A, bad)
+        a.mov(RCX, NAMES_MASK)
+        a.bt(RCX, RAX)
+        a.j(NC, bad)
         a.mov(RCX, RDX)
         a.sub(RCX, RSI)
         a.mov(RSI, RDX)

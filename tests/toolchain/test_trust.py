@@ -87,6 +87,10 @@ REFUSED = {
         issue("x", "x", CA, c.extension(15, c.der(c.BITS, b"\7\x80")), validity=LONG),
         "x: its keyUsage does not allow it to sign certificates",
     ),
+    "usage-empty": (
+        issue("x", "x", CA, c.extension(15, c.der(c.BITS, b"\0")), validity=LONG),
+        "x: its keyUsage does not allow it to sign certificates",
+    ),
     "critical": (
         issue("x", "x", CA, c.extension(32, b"", critical=True), validity=LONG),
         "x: its critical extension 551d20 is not known",
@@ -104,6 +108,39 @@ REFUSED = {
 def test_what_cannot_be_an_anchor_is_refused_by_name(encoded, message):
     with pytest.raises(TrustError, match=message):
         read_anchor(encoded)
+
+
+def subtrees(tag, *bases):
+    return c.der(tag, *(c.der(c.SEQUENCE, base) for base in bases))
+
+
+NAMES = subtrees(0xA0, b"\x82\4test", b"\x82\0", c.der(0x87, bytes(4) + b"\xff\xe0\0\0"))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (NAMES, None),
+        (NAMES + subtrees(0xA1, c.der(0x87, bytes(32))), None),
+        (NAMES + NAMES, "are not permitted and excluded ones"),
+        (b"\xa2\0", "are not permitted and excluded ones"),
+        (b"\xa0\0", "a list of its name constraints is empty"),
+        (subtrees(0xA0, c.name("x")), "hold other things than host names and networks"),
+        (subtrees(0xA0, b"\x82\5.test"), "hold other things"),
+        (subtrees(0xA0, b"\x82\6*.test"), "hold other things"),
+        (subtrees(0xA0, c.der(0x87, bytes(7))), "hold other things"),
+        (subtrees(0xA0, c.der(0x87, bytes(4) + b"\xff\0\xff\0")), "hold other things"),
+        (c.der(0xA0, c.der(c.SEQUENCE, b"\x82\0", b"\x80\1\0")), "hold other things"),
+        (c.der(0xA0, b"\x30\5"), "it is no certificate in DER"),
+    ],
+)
+def test_name_constraints_of_an_anchor_are_those_that_the_node_reads(value, message):
+    made = issue("x", "x", CA, c.extension(30, c.der(c.SEQUENCE, value)), validity=LONG)
+    if message is None:
+        assert read_anchor(made).constraints == value
+        return
+    with pytest.raises(TrustError, match=message):
+        read_anchor(made)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ from firmware.layouts.x509 import Certificate, CertificateFlag
 
 _BOOLEAN, _INTEGER, _BIT_STRING, _OID, _SEQUENCE = 1, 2, 3, 6, 0x30
 
+_KINDS = {0x80 + n for n in (1, 2, 6, 7, 8)} | {0xA0 + n for n in (0, 3, 4, 5)}
+"""RFC 5280 4.2.1.6: texts, addresses and OIDs are primitive, the other kinds constructed."""
+
 
 def is_true(w: World, contents: int, end: int) -> bool:
     """DER has one TRUE, and leaves a FALSE out that is the default."""
@@ -76,7 +79,7 @@ def x509_extended_key_usage(w: World, value: int, end: int, certificate: int) ->
 
 @model
 def x509_names(w: World, value: int, end: int, certificate: int) -> int:
-    """GeneralNames: context tags 0 to 8, at least one; an iPAddress has 4 or 16 bytes."""
+    """GeneralNames, at least one; an iPAddress has 4 or 16 bytes."""
     view = w.view(Certificate, certificate)
     wrong, here = _whole(w, value, end, _SEQUENCE)
     if wrong:
@@ -84,7 +87,7 @@ def x509_names(w: World, value: int, end: int, certificate: int) -> int:
     view.names.start, view.names.size = here, end - here
     while True:
         bad, tag, contents, after = der_read(w, here, end)
-        if bad or tag >> 6 != 2 or tag & 31 > 8:
+        if bad or tag not in _KINDS:
             return 1
         if tag == 0x87 and after - contents not in (4, 16):
             return 1

@@ -321,12 +321,26 @@ EXTENSIONS = {
     "eku-trailing": (c.extension(37, c.der(c.SEQUENCE, c.CLIENT_AUTH) + b"\0"), "extension(37)"),
     # subjectAltName
     "san-kinds": (
-        c.extension(17, c.der(c.SEQUENCE, b"\xa0\0", b"\x81\0", b"\xa4\0", b"\x88\0")),
+        c.extension(
+            17,
+            c.der(
+                c.SEQUENCE,
+                b"\xa0\0",
+                b"\x81\0",
+                b"\xa3\0",
+                b"\xa4\0",
+                b"\xa5\0",
+                b"\x86\0",
+                b"\x88\0",
+            ),
+        ),
         "none",
     ),
     "san-ipv6": (c.extension(17, c.der(c.SEQUENCE, c.der(0x87, bytes(16)))), "none"),
     "san-ip": (c.extension(17, c.der(c.SEQUENCE, c.der(0x87, bytes(5)))), "extension(17)"),
     "san-empty": (c.extension(17, c.der(c.SEQUENCE)), "extension(17)"),
+    "san-primitive": (c.extension(17, c.der(c.SEQUENCE, b"\x80\0")), "extension(17)"),
+    "san-constructed": (c.extension(17, c.der(c.SEQUENCE, b"\xa2\0")), "extension(17)"),
     "san-number": (c.extension(17, c.der(c.SEQUENCE, b"\x89\0")), "extension(17)"),
     "san-class": (c.extension(17, c.der(c.SEQUENCE, b"\x16\0")), "extension(17)"),
     "san-application": (c.extension(17, c.der(c.SEQUENCE, b"\x42\0")), "extension(17)"),
