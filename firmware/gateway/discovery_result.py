@@ -25,9 +25,10 @@ from firmware.layouts.json import (
     JsonParser,
     JsonState,
 )
-from firmware.layouts.log import DISCOVERY_FOUND
-from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
+from firmware.layouts.node import CLOCK, PLAN, Clock, CoreState, Plan, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
+from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.websocket import WS_PORT
@@ -149,6 +150,27 @@ def discovery_limits(a: Asm) -> None:
 
 
 @routine(
+    clobbers=CALLER_SAVED,
+    reads=[JsonParser.kinds, JsonParser.values, Plan.global_total],
+    writes=[Moves.recommended],
+    calls=[log_write],
+    source="firmware/docs/gateway.md#discovery-limits",
+)
+def discovery_recommend(a: Asm) -> None:
+    """Keep how many shards the service recommends; say so when the plan has fewer."""
+    a.cmp(_kind(DocumentField.SHARDS), JsonKind.INTEGER)
+    with a.if_(NE):
+        a.ret()
+    a.mov(ECX, _value(DocumentField.SHARDS))
+    a.mov(MOVES.it.recommended, ECX)
+    a.mov(EDX, PLAN.it.global_total)
+    a.cmp(ECX, EDX)
+    with a.if_(A):
+        log(a, RESHARD_RECOMMENDED)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "the shard that asks; a document is whole")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -180,6 +202,7 @@ def discovery_limits(a: Asm) -> None:
         url_authority,
         discovery_target,
         discovery_limits,
+        discovery_recommend,
         discovery_refuse,
         discovery_retry,
         tls_abort,
@@ -259,7 +282,7 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.mov(R8D, PERMITS.it.remaining)
     a.mov(R9D, D.requests)
     log(a, DISCOVERY_FOUND, RBX)
-    a.ret()
+    a.jmp(discovery_recommend)
 
     a.place(incomplete)
     a.mov(R9D, D.parser.state)

@@ -144,6 +144,7 @@ class DocumentField(enum.IntEnum):
     REMAINING = 2
     NESTED = 4
     RESET_AFTER = 5
+    SHARDS = 6
     URL = 7
     MAX_CONCURRENCY = 8
     RETRY_AFTER = 9
@@ -155,6 +156,7 @@ DOCUMENT_KEYS: dict[Vocabulary, tuple[dict[bytes, DocumentField], dict[bytes, Do
             b"url": DocumentField.URL,
             b"session_start_limit": DocumentField.NESTED,
             b"retry_after": DocumentField.RETRY_AFTER,
+            b"shards": DocumentField.SHARDS,
         },
         {
             b"total": DocumentField.TOTAL,

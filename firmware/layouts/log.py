@@ -192,7 +192,10 @@ SESSION_RESET = code(
     ),
     reason=_evidence(Evidence.end, texts(REASONS)),
 )  # fmt: skip
-RESHARD_WANTED = code("lifecycle.reshardWanted", Level.WARN, total=DEC, moves_itself=DEC)
+RESHARD_WANTED = code(
+    "lifecycle.reshardWanted", Level.WARN, total=DEC, moves_itself=DEC, recommended=DEC
+)
+RESHARD_RECOMMENDED = code("lifecycle.reshardRecommended", Level.WARN, total=DEC, recommended=DEC)
 RESHARDED = code(
     "lifecycle.resharded", Level.WARN, total=DEC, start=DEC, shards=DEC, generation=DEC
 )

@@ -74,6 +74,7 @@ class Moves(Struct):
     next = u32(0x18, "the shard that is looked at next for a place that is free")
     leaving = u32(0x1C, "shards that still give their place up")
     wanted = u32(0x20, "total that a close code 4011 asked for; 0 = none did")
+    recommended = u32(0x28, "shards that discovery's answer recommends; 0 = it named no number")
     wait_ms = u32(0x24, "how long a shard that the move brings waits for a session; 0 = not at all")
 
 

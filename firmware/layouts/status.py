@@ -57,6 +57,7 @@ class StatusReply(Struct):
     plan_generation = u32(0x1E8, "counts the plans of this boot, from 1")
     plan_moves = u32(0x1EC, "moves in the last hour")
     leaving = u32(0x1F0, "shards that give their place up")
+    recommended = u32(0x1F4, "as in Moves")
 
 
 class Diagnostics(Struct):

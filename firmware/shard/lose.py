@@ -50,6 +50,7 @@ from toolchain.asm import (
     EDX,
     NE,
     NZ,
+    R8D,
     R12,
     R14,
     R14D,
@@ -189,19 +190,20 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard that the service refuses because it has grown")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.shard_total, ConfigBlob.plan_auto, Moves.wanted],
+    reads=[ShardContext.shard_total, ConfigBlob.plan_auto, Moves.wanted, Moves.recommended],
     writes=[Moves.wanted],
     calls=[log_write],
     source="firmware/docs/lifecycle.md#moves",
 )
 def reshard_want(a: Asm, shard: ShardContext) -> None:
-    """Report the smallest total that can follow, and leave it for the node to try."""
+    """Report the smallest total that can follow, and what was recommended; the node may try the first."""
     a.mov(EDX, shard.shard_total)
     a.inc(EDX)
     a.cmp(EDX, MOVES.it.wanted)
     with a.if_(A):
         a.mov(MOVES.it.wanted, EDX)
     a.movzx(ECX, CONFIG.it.plan_auto)
+    a.mov(R8D, MOVES.it.recommended)
     log(a, RESHARD_WANTED, RBX)
     a.ret()
 

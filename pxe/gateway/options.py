@@ -10,6 +10,7 @@ from pxe.gateway.script import Step
 
 _POSITIVE = (
     "shards",
+    "recommended",
     "max_concurrency",
     "heartbeat_interval_ms",
     "session_ttl_ms",
@@ -50,6 +51,7 @@ class GatewayOptions:
         seed: Seed of session ids and load.
         load: Dispatch load, or None.
         script: Steps for tests.
+        recommended: Shards that /gateway/bot recommends; None means those that there are.
         doors: Whether each shard has a port of its own, which READY names for the Resume.
         resume_urls: Shard to the URL that READY names instead; an empty one is left out.
         profile: Limits and tables of the service.
@@ -78,6 +80,7 @@ class GatewayOptions:
     seed: int = 0
     load: LoadOptions | None = None
     script: tuple[Step, ...] = ()
+    recommended: int | None = None
     doors: bool = False
     resume_urls: Mapping[int, str] = field(default_factory=dict)
     profile: Profile = DISCORD

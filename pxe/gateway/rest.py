@@ -116,7 +116,8 @@ def _gateway_bot(gateway: "Gateway", url: str) -> JsonObject:
         "reset_after": gateway.gate.reset_after_ms(now),
         "max_concurrency": gateway.options.max_concurrency,
     }
-    return {"url": url, "shards": gateway.options.shards, "session_start_limit": limit}
+    shards = gateway.options.recommended or gateway.options.shards
+    return {"url": url, "shards": shards, "session_start_limit": limit}
 
 
 # Path to (needs the bot's token, body).

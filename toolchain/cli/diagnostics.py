@@ -163,6 +163,7 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "plan_generation": reply["plan_generation"],
         "plan_moves": reply["plan_moves"],
         "leaving": reply["leaving"],
+        "recommended_shards": reply["recommended"] or None,
     }
 
 

@@ -162,6 +162,11 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
             f"plan {node['plan_generation']}: {node['plan_moves']} moves in the last hour, "
             f"{node['leaving']} shards are leaving"
         )
+    if (recommended := node["recommended_shards"] or 0) > node["global_total"]:
+        console.print(
+            f"[yellow]the service recommends {recommended} shards[/], the bot has "
+            f"{node['global_total']}; see shardfw plan"
+        )
     if node["crash_hold"]:
         console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")
     if node["stop"] != "RUNNING":
@@ -202,7 +207,8 @@ Examples:
 JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as TSC and as what is
 left; null where there is nothing yet. The node has connection (Disconnected, Connecting, Connected,
 Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READY), plan_generation,
-plan_moves (in the last hour) and leaving (shards that close for a move). Per shard:
+plan_moves (in the last hour), leaving (shards that close for a move) and recommended_shards (what the
+service told when it was asked for the gateway). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,

@@ -17,9 +17,10 @@ from firmware.layouts.discovery import (
 )
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import DocumentField, JsonKind, JsonState
-from firmware.layouts.log import DISCOVERY_FOUND
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
+from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
+from firmware.layouts.plan import MOVES
 from firmware.layouts.profile import ProfileId
 
 _DAY_MS = 86_400_000
@@ -53,6 +54,17 @@ def discovery_limits(w: World) -> None:
         permits.reset_at, permits.owned = (w.g(CORE).now + wait) % 2**64, 0
         for n in range(PERMITS_MAX):
             permits.keys[n].wipe()
+
+
+@model
+def discovery_recommend(w: World) -> None:
+    """A number that is one is kept; it is news when the plan has fewer."""
+    kind, number = _kept(w, DocumentField.SHARDS)
+    if kind != JsonKind.INTEGER:
+        return
+    w.g(MOVES).recommended, total = number, w.g(PLAN).global_total
+    if number > total:
+        log(w, RESHARD_RECOMMENDED, None, total, number)
 
 
 def _judge_url(w: World) -> tuple[int, bytes]:
@@ -111,3 +123,4 @@ def discovery_document(w: World, shard: int) -> None:
     permits = w.g(PERMITS)
     told = found.gateway_port, permits.max_concurrency, permits.remaining, found.requests
     log(w, DISCOVERY_FOUND, shard, *told)
+    discovery_recommend(w)

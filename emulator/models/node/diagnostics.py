@@ -46,6 +46,7 @@ def describe_node(w: World, reply: int) -> None:
     answer.requests_bad = w.g(DIAGNOSTICS).bad
     answer.stop_phase = w.g(STOP).phase
     answer.plan_generation, answer.leaving = plan.generation, w.g(MOVES).leaving
+    answer.recommended = w.g(MOVES).recommended
     control = w.g(CONTROL)
     answer.boots, answer.identified = w.g(SURVIVOR).boots, w.g(SURVIVOR).identified
     answer.identify_allowance = w.g(CONFIG).identify_allowance

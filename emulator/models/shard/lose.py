@@ -96,7 +96,7 @@ def reshard_want(w: World, shard: int) -> None:
     total, moves = w.view(ShardContext, shard).shard_total + 1, w.g(MOVES)
     if total > moves.wanted:
         moves.wanted = total
-    log_write(w, shard, RESHARD_WANTED, total, w.g(CONFIG).plan_auto, 0, 0)
+    log_write(w, shard, RESHARD_WANTED, total, w.g(CONFIG).plan_auto, moves.recommended, 0)
 
 
 @model

@@ -9,6 +9,7 @@ import pytest
 from emulator.simulation.node_facts import CONTROL_KEY
 from emulator.simulation.packet import ip
 from firmware.layouts.control import ControlResult, ControlVerb
+from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.node import CORE, PLAN
 from firmware.layouts.plan import PlanOrder, PlanRefusal, PlanReport
 from firmware.layouts.shard import Hold, ShardFlag, ShardState
@@ -209,6 +210,22 @@ class TestReshard:
         assert rig.node.g(PLAN).generation == 1
         assert operator.move(5, 0, 5)[0] == R.DONE
         rig.until_ready()
+
+    def test_what_discovery_recommended_is_said_once_and_stands_in_the_report(self, rig_of, facts):
+        """The node does not follow a recommendation: it goes on with its plan."""
+        http = {"discovery": DiscoveryMode.HTTP, "path": "/gateway/bot", "plan_auto": True}
+        rig = rig_of(1, facts(shards=4, total=8, **http), shards=8, recommended=24)
+        rig.until_ready()
+        rig.run(60)
+        (line,) = codes(rig, "lifecycle.reshardRecommended")
+        assert (line["total"], line["recommended"]) == ("8", "24")
+        assert rig.status(0)["recommended"] == 24
+        assert rig.node.g(PLAN).generation == 1
+        rig.gateway.core.kick(2, 4011)
+        rig.gateway.flush()
+        rig.run(1)
+        (line,) = codes(rig, "lifecycle.reshardWanted")
+        assert (line["total"], line["recommended"]) == ("9", "24")
 
     def test_with_auto_the_node_moves_itself(self, rig_of, facts):
         rig, _ = self.grown(rig_of, facts, plan_auto=True)

@@ -29,8 +29,9 @@ from firmware.layouts.discovery import (
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import JsonState
 from firmware.layouts.log import LOG, LOG_RING
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.plan import MOVES
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.tcp import TcpState
@@ -64,6 +65,7 @@ class Question:
         for name, text in (("gateway_host", host), ("gateway_path", path), ("token", TOKEN)):
             getattr(config, name)[: len(text)] = text
             setattr(config, f"{name}_len", len(text))
+        LAB.g(PLAN).global_total = 9
         LAB.g(PERMITS).max_concurrency = 1
         LAB.g(PERMITS).keys[0].owner = 1
         self.at = LAB.shard()
@@ -192,6 +194,34 @@ class TestDocument:
         assert q.lines()[-1].endswith(
             "code=discovery.found port=8080 max_concurrency=16 remaining=998 requests=1"
         )
+
+    @pytest.mark.parametrize(
+        ("shards", "total", "kept", "said"),
+        [
+            (9, 8, 9, "lifecycle.reshardRecommended total=8 recommended=9"),
+            (9, 9, 9, None),
+            (9, 16, 9, None),
+            (
+                2**32 - 1,
+                1,
+                2**32 - 1,
+                "lifecycle.reshardRecommended total=1 recommended=4294967295",
+            ),
+            ("9", 8, 0, None),
+            (9.5, 8, 0, None),
+            (-9, 8, 0, None),
+            ([9, 9], 8, 0, None),
+            (None, 8, 0, None),
+        ],
+    )
+    def test_more_shards_than_planned_are_recommended_once(self, shards, total, kept, said):
+        q = Question()
+        LAB.g(PLAN).global_total = total
+        q.hear(json_reply(200, BOT | {"shards": shards}).wire())
+        assert q.gateway() == (b"gateway.test", 8080, b"/ws?v=10&encoding=json")
+        assert LAB.g(MOVES).recommended == kept
+        codes = [line.split("code=")[1] for line in q.lines()]
+        assert [line for line in codes if "reshard" in line] == ([said] if said else [])
 
     def test_a_well_known_document_gives_the_gateway_alone(self):
         q = ask(json_reply(200, WELL_KNOWN).wire(), profile=ProfileId.FLUXER)

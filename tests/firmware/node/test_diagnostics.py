@@ -11,6 +11,7 @@ from firmware.layouts.control import CONTROL
 from firmware.layouts.net import ANSWERS_PER_TURN, ARP, NET, ArpState
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
+from firmware.layouts.plan import MOVES
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.layouts.status import (
     AGE_UNKNOWN,
@@ -77,12 +78,14 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     control.accepted, control.bad, control.refused = 7, 2, 3
     LAB.g(STOP).phase = StopPhase.DRAINING
     LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
+    LAB.g(MOVES).recommended = 80
     message = request(slot=1)
     (answer,) = ask(bench, message)
     assert len(answer) == len(message)
     got = unpack(StatusReply, answer)
     assert (got["magic"], got["slot"], got["nonce"]) == (STATUS_REPLY_MAGIC, 1, 0x1122334455667788)
     assert (got["global_total"], got["local_start"], got["local_count"]) == (64, 16, 2)
+    assert got["recommended"] == 80
     assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
     assert (got["commands"], got["commands_bad"]) == (7, 5)
     assert got["stop_phase"] == StopPhase.DRAINING

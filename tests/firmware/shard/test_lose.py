@@ -185,8 +185,11 @@ def test_shard_lose_fatal_schedules_nothing():
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
 
 
+@pytest.mark.parametrize("recommended", [0, 24])
 @pytest.mark.parametrize(("auto", "before", "wanted"), [(0, 0, 17), (1, 17, 17), (1, 40, 40)])
-def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(auto, before, wanted):
+def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(
+    auto, before, wanted, recommended
+):
     shard, context = prepare(
         {
             "state": ShardState.READY,
@@ -197,10 +200,12 @@ def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(auto, before
         }
     )
     LAB.g(CONFIG).plan_auto, LAB.g(MOVES).wanted = auto, before
+    LAB.g(MOVES).recommended = recommended
     LAB.call(shard_lose, Environment(), shard=shard)
     assert (context.state, context.evidence.stop) == (ShardState.FATAL, Stop.RESHARD)
     assert LAB.g(MOVES).wanted == wanted
-    assert f"code=lifecycle.reshardWanted total=17 moves_itself={auto}" in lines()[1]
+    told = f"code=lifecycle.reshardWanted total=17 moves_itself={auto} recommended={recommended}"
+    assert told in lines()[1]
 
 
 def test_shard_lose_open_websocket_gets_five_seconds_to_close():

@@ -34,6 +34,11 @@ def test_gateway_bot_tells_url_and_limits(prefix):
     }  # fmt: skip
 
 
+def test_gateway_bot_may_recommend_more_shards_than_it_serves():
+    reply = get(gateway(shards=4, recommended=9), "/gateway/bot", "Bot t")
+    assert json.loads(reply.body)["shards"] == 9
+
+
 @pytest.mark.parametrize("authorization", [None, "t", "Bearer t", "Bot ", "Bot u"])
 def test_gateway_bot_needs_the_token(authorization):
     core = gateway(token="t")  # noqa: S106 - of the local gateway

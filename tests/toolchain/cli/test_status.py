@@ -217,6 +217,15 @@ def test_a_node_that_is_held_says_what_ends_it():
     assert {key: shown[key] for key in facts} == facts | {"crash_hold": True}
 
 
+@pytest.mark.parametrize(("recommended", "said"), [(0, False), (32, False), (33, True)])
+def test_more_shards_than_the_bot_has_are_a_recommendation(recommended, said):
+    with FakeNode(NODE | {"recommended": recommended}, [READY]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    told = f"the service recommends {recommended} shards, the bot has 32; see shardfw plan"
+    assert (told in plain.stdout) == said
+    assert json.loads(as_json.stdout)["node"]["recommended_shards"] == (recommended or None)
+
+
 def test_a_large_node_lists_what_is_not_ready_unless_asked():
     shards = [*([READY] * 255), HELD]
     with FakeNode(NODE, shards) as node:
