@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.pace import gateway_rate_limited
+from firmware.gateway.profile import profile_table
 from firmware.gateway.session import gateway_ready, kind, value
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import (
@@ -29,6 +30,7 @@ from firmware.layouts.json import (
 from firmware.layouts.log import GATEWAY_DISPATCH, GATEWAY_REJECTED, GATEWAY_SEQUENCE, LogState
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 from firmware.log import at_level, log, log_write
 from toolchain.asm import (
@@ -36,8 +38,11 @@ from toolchain.asm import (
     ECX,
     EDX,
     NE,
+    R8,
     R8D,
+    R9,
     R9D,
+    RAX,
     RBX,
     RCX,
     A,
@@ -46,12 +51,27 @@ from toolchain.asm import (
     E,
     In,
     Label,
+    Region,
+    mem8,
     routine,
 )
+
+COMPUTED = Region("nothing", "LEA only computes")
 
 
 def _text(text: bytes, at: int) -> int:
     return int.from_bytes(text[at : at + 4], "little")
+
+
+def _note_hole(a: Asm, shard: ShardContext) -> None:
+    """Keep what lies between the sequence ECX and EDX, which is not below it, when that is anything."""
+    a.cmp(EDX, ECX)
+    with a.if_(NE):
+        a.mov(shard.hole_last, EDX)
+        a.inc(ECX)
+        a.cmp(shard.hole_first, 0)
+        with a.if_(E):
+            a.mov(shard.hole_first, ECX)
 
 
 def _is_event(a: Asm, shard: ShardContext, name: bytes, other: Label) -> None:
@@ -94,6 +114,9 @@ def gateway_reject(a: Asm, shard: ShardContext) -> None:
         LogState.level,
         ShardContext.sequence,
         ShardContext.failure,
+        ShardContext.hole_first,
+        ShardContext.profile,
+        ProfileTable.resumed_numbered,
         GatewayContext.state,
         JsonParser.kinds,
         JsonParser.values,
@@ -104,6 +127,8 @@ def gateway_reject(a: Asm, shard: ShardContext) -> None:
         ShardContext.flags,
         ShardContext.dispatches,
         ShardContext.phase_deadline,
+        ShardContext.hole_first,
+        ShardContext.hole_last,
         GatewayContext.state,
         GatewayContext.seq_acked,
         GatewayContext.seq_lower,
@@ -115,8 +140,9 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     """Count a dispatch and take its sequence; READY and RESUMED complete the handshake."""
     gateway = shard.gateway
     sequence = EAX
-    known, resumed, event, lower, taken, malformed, fail = map(
-        a.label, ("known", "resumed", "event", "lower", "taken", "malformed", "fail")
+    known, resumed, event, replay, live, lower, taken, malformed, fail = map(
+        a.label,
+        ("known", "resumed", "event", "replay", "live", "lower", "taken", "malformed", "fail"),
     )
     a.mov(R9D, SEQUENCE_FORM.code)
     a.cmp(kind(shard, JsonField.S), JsonKind.INTEGER)
@@ -144,8 +170,15 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.or_(shard.flags, ShardFlag.RESUMED)
     a.xor(ECX, ECX)
     a.mov(shard.phase_deadline, RCX)
-    a.cmp(sequence, shard.sequence)
-    a.cmov(B, sequence, shard.sequence)
+    a.mov(ECX, shard.sequence)
+    a.cmp(sequence, ECX)
+    a.cmov(B, sequence, ECX)
+    with a.if_(A):
+        # What RESUMED names was not repeated, unless the number is its own.
+        a.mov(EDX, sequence)
+        table = profile_table(a, shard, R8, R9)
+        a.sub(EDX, table.resumed_numbered)
+        _note_hole(a, shard)
     a.place(known)
     a.inc(shard.dispatches)
     a.mov(shard.sequence, sequence)
@@ -156,11 +189,13 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.mov(R9D, DISPATCH_EARLY.code)
     a.cmp(gateway.state, GatewayState.WAIT_RESUMED)
     a.jb(fail)
+    a.je(replay)
     a.cmp(gateway.state, GatewayState.READY)
     a.j(A, fail)
     a.mov(ECX, shard.sequence)
     a.cmp(sequence, ECX)
     a.jb(lower)
+    a.place(live)
     a.cmp(kind(shard, JsonField.D), JsonKind.OBJECT)
     a.jne(malformed)
     _is_event(a, shard, EVENT_RATE_LIMITED, known)
@@ -179,6 +214,16 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.place(taken)
     a.mov(sequence, value(shard, JsonField.S))
     a.jmp(known)
+
+    # A service may leave out of a replay what it does not keep: that is no fault, but is told.
+    a.place(replay)
+    a.mov(ECX, shard.sequence)
+    a.cmp(sequence, ECX)
+    a.jb(lower)
+    with a.if_(NE):
+        a.lea(EDX, mem8(RAX, -1, ref=COMPUTED))
+        _note_hole(a, shard)
+    a.jmp(live)
 
     a.place(lower)
     a.mov(R9D, SEQUENCE_BACK.code)

@@ -177,6 +177,8 @@ def gateway_heard_part(
         ShardContext.flags,
         ShardContext.profile,
         ShardContext.sequence,
+        ShardContext.hole_first,
+        ShardContext.hole_last,
         EventStream.gap_open,
         EventStream.gap_first,
     ],
@@ -206,8 +208,8 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
             a.xor(R8D, R8D)
             a.call(events_notice)
         a.mov(EDX, Notice.GAP)
-        a.xor(ECX, ECX)
-        a.xor(R8D, R8D)
+        a.mov(ECX, shard.hole_first)
+        a.mov(R8D, shard.hole_last)
         a.jmp(events_notice)
     a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
     with a.if_(Z):

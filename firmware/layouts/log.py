@@ -125,6 +125,7 @@ SHARD_READY = code(
     durationMs=MS, attempt=of(ShardContext.attempts), mode=texts(MODES),
     shards=of(ShardContext.shard_total), outageMs=of(ShardContext.outage_ms),
     gap=of(ShardContext.gap, texts(GAPS)), known=of(ShardContext.gap_from),
+    missingFrom=of(ShardContext.hole_first), missingTo=of(ShardContext.hole_last),
     sequence=of(ShardContext.sequence),
 )  # fmt: skip
 

@@ -31,6 +31,7 @@ class Profile:
             a second between two.
         identify_groups: Whether the service itself takes an Identify of every key at once, so that
             groups of shards, not shards, follow one another in a startup.
+        resumed_numbered: Whether RESUMED takes a sequence of its own; else it names the session's last.
     """
 
     id: ProfileId
@@ -40,6 +41,7 @@ class Profile:
     send_ceiling: int
     identify_spacing_ms: int
     identify_groups: bool
+    resumed_numbered: bool
 
 
 DISCORD = Profile(
@@ -50,6 +52,7 @@ DISCORD = Profile(
     send_ceiling=120,
     identify_spacing_ms=5_000,
     identify_groups=True,
+    resumed_numbered=True,
 )
 FLUXER = Profile(
     ProfileId.FLUXER,
@@ -59,6 +62,7 @@ FLUXER = Profile(
     send_ceiling=600,
     identify_spacing_ms=1_000,
     identify_groups=False,
+    resumed_numbered=False,
 )
 PROFILES = (DISCORD, FLUXER)
 """In the order of ProfileId."""
@@ -72,7 +76,7 @@ SEND_OPS = tuple(sorted({op for profile in PROFILES for op in profile.send_ops})
 class ProfileTable(Struct):
     """One profile as the firmware reads it."""
 
-    SIZE = 0x50
+    SIZE = 0x58
     send_rows = bytes_(
         0x00, OPS_LIMIT, "by opcode: row of `Pacer.not_before`, from 1; 0 = not to be sent"
     )
@@ -80,6 +84,7 @@ class ProfileTable(Struct):
     send_ceiling = u32(0x44, "messages in a minute that the service takes")
     identify_spacing_ms = u32(0x48, "how long an Identify keeps its key busy; milliseconds")
     identify_groups = u32(0x4C, "1 = keys identify side by side, by groups of max_concurrency")
+    resumed_numbered = u32(0x50, "1 = RESUMED takes a sequence of its own; 0 = it names the last")
 
 
 def _table(profile: Profile) -> bytes:
@@ -92,6 +97,7 @@ def _table(profile: Profile) -> bytes:
             "send_ceiling": profile.send_ceiling,
             "identify_spacing_ms": profile.identify_spacing_ms,
             "identify_groups": profile.identify_groups,
+            "resumed_numbered": profile.resumed_numbered,
         },
     )
 

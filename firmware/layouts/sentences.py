@@ -121,9 +121,15 @@ ENDS_REST: Texts = {int(stop): "" for stop in Stop} | {
     Stop.STARTUP_ATTEMPTS: " ms",
     Stop.STARTUP_DEADLINE: " ms leaves no time for another attempt",
 }
-GAPS: Texts = {Gap.NONE: "none", Gap.REPLAYED: "replayed", Gap.POSSIBLE: "possible"}
+GAPS: Texts = {
+    Gap.NONE: "none",
+    Gap.REPLAYED: "replayed",
+    Gap.POSSIBLE: "possible",
+    Gap.PARTIAL: "possible",
+}
 READY_TEXT: Texts = {
     Gap.NONE: "is ready",
     Gap.REPLAYED: "resumed its session; what it missed was replayed",
     Gap.POSSIBLE: "is ready with a new session; events since the last one may be missing",
+    Gap.PARTIAL: "resumed its session; the service repeats most of what it missed, not every event",
 }

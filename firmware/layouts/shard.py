@@ -127,6 +127,7 @@ class Gap(enum.IntEnum):
     NONE = 0
     REPLAYED = 1
     POSSIBLE = 2
+    PARTIAL = 3
 
 
 class SessionLoad(enum.IntEnum):
@@ -257,6 +258,10 @@ class ShardContext(Struct):
     save_deadline = u64(0x2F0, "TSC until which the session of a shard that left waits to be taken")
     restored_endpoint = bytes_(0x2E0, 16, "digest of where a restored session belongs", align=8)
     malformed = u32(0x110, "dispatches since boot that could not be read")
+    hole_first = u32(
+        0x120, "first sequence that may be missing since the last loss; 0 = none, or not known"
+    )
+    hole_last = u32(0x124, "last one of them; 0 = not known")
     user_id = u64(0x118, "the bot's own user id, from READY; 0 = not known, or no session")
     events = nested(0x300, EventStream, "what subscribers of raw dispatches are being told")
     # Layers, each wiped as a whole on reset.

@@ -27,6 +27,7 @@ _STOP = FailureFlag.FATAL | FailureFlag.RESHARD
     reads=[
         ShardContext.flags,
         ShardContext.failure_flags,
+        ShardContext.hole_first,
         Evidence.sequence,
         EventStream.gap_open,
         EventStream.gap_first,
@@ -53,6 +54,9 @@ def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
     a.cmp(EAX, EVENT_UNKNOWN)
     with a.if_(NE):
         a.inc(EAX)
+    # What a replay before this left out lies before it.
+    a.cmp(shard.hole_first, 0)
+    a.cmov(NE, EAX, shard.hole_first)
     a.mov(stream.gap_first, EAX)
     a.mov(EDX, Notice.NEW_SESSION)
     a.mov(ECX, EVENT_UNKNOWN)

@@ -297,6 +297,8 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
         ShardContext.phase_deadline,
         ShardContext.close_deadline,
         ShardContext.gap_from,
+        ShardContext.hole_first,
+        ShardContext.hole_last,
         GatewayContext.latency_ms,
     ],
     calls=[
@@ -321,6 +323,8 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
         a.mov(shard.disconnected_at, RAX)
         a.mov(EAX, shard.sequence)
         a.mov(shard.gap_from, EAX)
+        a.mov(shard.hole_first, 0)
+        a.mov(shard.hole_last, 0)
     a.mov(shard.gateway.latency_ms, LATENCY_UNKNOWN)
     a.call(settle_session)
     a.call(shard_gap_begin)
@@ -378,6 +382,8 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
         ShardContext.failure,
         ShardContext.disconnected_at,
         ShardContext.gap_from,
+        ShardContext.hole_first,
+        ShardContext.hole_last,
         EventStream.open,
     ],
     calls=[
@@ -418,6 +424,8 @@ def shard_hold(a: Asm, shard: ShardContext, hold: Reg32) -> None:
             a.mov(shard.disconnected_at, RAX)
             a.mov(EAX, shard.sequence)
             a.mov(shard.gap_from, EAX)
+            a.mov(shard.hole_first, 0)
+            a.mov(shard.hole_last, 0)
         a.mov(R14D, shard.sequence)
         a.mov(R15D, shard.flags)
         a.call(wipe_transport)

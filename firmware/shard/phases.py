@@ -1,7 +1,7 @@
 """What the state of a shard asks for: a farewell, the end of a backoff, an attempt's next phase."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.layouts.events import EventStream
+from firmware.layouts.events import EVENT_UNKNOWN, EventStream
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
@@ -181,10 +181,41 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
     a.ret()
 
 
+def _tell_gap(a: Asm, shard: ShardContext) -> None:
+    """Settle whether events may be missing, and which: a Resume replays, a new session does not."""
+    stream, told = shard.events, a.label("told")
+    a.cmp(shard.phase, Phase.REPLAY)
+    with a.if_(E):
+        a.mov(CL, Gap.REPLAYED)
+        a.cmp(shard.hole_first, 0)
+        a.j(E, told)
+        a.mov(CL, Gap.PARTIAL)
+        a.jmp(told)
+    a.xor(EAX, EAX)
+    a.mov(shard.hole_first, EAX)
+    a.mov(shard.hole_last, EAX)
+    a.mov(CL, Gap.NONE)
+    a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
+    a.j(Z, told)
+    a.mov(CL, Gap.POSSIBLE)
+    a.cmp(stream.gap_open, 0)
+    a.j(E, told)
+    a.mov(EAX, stream.gap_first)
+    a.cmp(EAX, EVENT_UNKNOWN)
+    with a.if_(NE):
+        a.mov(shard.hole_first, EAX)
+    a.place(told)
+    a.mov(shard.gap, CL)
+    a.mov(stream.gap_open, 0)
+
+
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose READY or RESUMED just came")],
     clobbers=CALLER_SAVED,
     reads=[
+        ShardContext.hole_first,
+        EventStream.gap_open,
+        EventStream.gap_first,
         ShardContext.phase,
         ShardContext.attempt_started,
         ShardContext.disconnected_at,
@@ -202,6 +233,8 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
         ShardContext.attempt_deadline,
         ShardContext.outage_ms,
         ShardContext.gap,
+        ShardContext.hole_first,
+        ShardContext.hole_last,
         ShardContext.resumable_invalid,
         EventStream.gap_open,
         Session.unanswered_resumes,
@@ -211,7 +244,7 @@ def tick_backoff(a: Asm, shard: ShardContext) -> None:
 )
 def shard_become_ready(a: Asm, shard: ShardContext) -> None:
     """Move one shard to READY and say how it got there, and whether events may be missing."""
-    a.mov(shard.events.gap_open, 0)
+    _tell_gap(a, shard)
     # How long it was away; 0 for the first READY.
     a.mov(RCX, CLOCK.it.tsc_cycles_per_ms)
     a.mov(RAX, shard.disconnected_at)
@@ -224,16 +257,6 @@ def shard_become_ready(a: Asm, shard: ShardContext) -> None:
         with a.if_(NZ):
             a.div(RCX)
     a.mov(shard.outage_ms, EAX)
-
-    # A Resume replays what was missed; a new session after another one does not.
-    a.mov(CL, Gap.REPLAYED)
-    a.cmp(shard.phase, Phase.REPLAY)
-    with a.if_(NE):
-        a.mov(CL, Gap.NONE)
-        a.test(shard.flags, ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
-        with a.if_(NZ):
-            a.mov(CL, Gap.POSSIBLE)
-    a.mov(shard.gap, CL)
 
     a.mov(shard.state, ShardState.READY)
     a.mov(EAX, shard.flags)

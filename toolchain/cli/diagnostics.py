@@ -229,6 +229,8 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
         else head["outage_ms"] or None,
         "gap": GAPS[head["gap"]],
         "gap_from": head["gap_from"] if head["gap"] else None,
+        "missing_first": head["hole_first"] or None,
+        "missing_last": head["hole_last"] or None,
         "protocol_failures": head["protocol_failures"],
         "owner": {
             "user_id": str(head["user_id"]) if head["user_id"] else None,

@@ -210,7 +210,7 @@ Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READ
 plan_moves (in the last hour), leaving (shards that close for a move) and recommended_shards (what the
 service told when it was asked for the gateway). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
-gap, gap_from, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
+gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
 heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters (dispatches,
 dispatches_malformed, ...), owner (user_id, null before READY; drain, how far a stop has come; tasks,

@@ -1,6 +1,6 @@
 """Dispatches: what counts, and what cannot be read."""
 
-from emulator.effects import World, model
+from emulator.effects import View, World, model
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.pace import gateway_rate_limited
@@ -12,6 +12,7 @@ from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_DISPATCH, GATEWAY_REJECTED, GATEWAY_SEQUENCE
 from firmware.layouts.policy import OnMalformed
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
 
 _NUMBERS = (JsonKind.INTEGER, JsonKind.DECIMAL, JsonKind.NUMBER)
@@ -26,6 +27,14 @@ def gateway_reject(w: World, shard: int) -> None:
     if policy == OnMalformed.TERMINATE:
         code = layout.DISPATCH_MALFORMED.code
         shard_fail(w, shard, End.PROTOCOL, FailureFlag.FATAL, 4000, code)
+
+
+def _note_hole(context: View, last: int) -> None:
+    """From behind the known sequence to `last`: nobody repeated it."""
+    if last > context.sequence:
+        if not context.hole_first:
+            context.hole_first = context.sequence + 1
+        context.hole_last = last
 
 
 def _readable(w: World, shard: int, event: bytes) -> bool:
@@ -68,6 +77,7 @@ def gateway_op_dispatch(w: World, shard: int) -> None:
         gateway.state = GatewayState.READY
         context.flags |= ShardFlag.RESUMED
         context.phase_deadline = 0
+        _note_hole(context, sequence - PROFILES[context.profile].resumed_numbered)
         sequence = max(sequence, context.sequence)
     elif state not in (GatewayState.WAIT_RESUMED, GatewayState.READY):
         gateway_violate(w, shard, layout.DISPATCH_EARLY.code)
@@ -80,9 +90,12 @@ def gateway_op_dispatch(w: World, shard: int) -> None:
         gateway.seq_lower += 1
         log(w, GATEWAY_SEQUENCE, shard, sequence, context.sequence)
         return
-    elif not _readable(w, shard, event):
-        gateway_reject(w, shard)
-        if context.failure:
-            return
+    else:
+        if state == GatewayState.WAIT_RESUMED:
+            _note_hole(context, sequence - 1)
+        if not _readable(w, shard, event):
+            gateway_reject(w, shard)
+            if context.failure:
+                return
     context.dispatches += 1
     context.sequence = gateway.seq_acked = sequence

@@ -71,7 +71,7 @@ def gateway_heard_part(w: World, shard: int, part: int, length: int, place: int)
 
 @model
 def gateway_tell(w: World, shard: int, awaited: int) -> None:
-    """After RESUMED nothing is missing; a second READY leaves a gap whose end nobody knows."""
+    """After RESUMED what the replay left out is missing; a second READY leaves a gap whose end nobody knows."""
     context = w.view(ShardContext, shard)
     if awaited == GatewayState.WAIT_RESUMED:
         if context.flags & ShardFlag.RESTORED:
@@ -79,7 +79,7 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
         events_notice(w, shard, Notice.RESUMED, context.sequence, 0)
         if context.profile == ProfileId.FLUXER:
             events_notice(w, shard, Notice.THREADS_STALE, context.sequence, 0)
-        events_notice(w, shard, Notice.GAP, 0, 0)
+        events_notice(w, shard, Notice.GAP, context.hole_first, context.hole_last)
     elif context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):
         events_notice(w, shard, Notice.NEW_SESSION, context.sequence, 0)
         stream = context.events

@@ -20,5 +20,7 @@ def shard_gap_begin(w: World, shard: int) -> None:
     known = context.evidence.sequence
     stream.gap_open = 1
     stream.gap_first = EVENT_UNKNOWN if known == EVENT_UNKNOWN else known + 1
+    # What a replay before this left out lies before it.
+    stream.gap_first = context.hole_first or stream.gap_first
     events_notice(w, shard, Notice.NEW_SESSION, EVENT_UNKNOWN, 0)
     events_notice(w, shard, Notice.GAP, stream.gap_first, EVENT_UNKNOWN)

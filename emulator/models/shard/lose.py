@@ -131,6 +131,7 @@ def shard_lose(w: World, shard: int) -> None:
     if context.evidence.lost:
         context.disconnected_at = now
         context.gap_from = context.sequence
+        context.hole_first = context.hole_last = 0
     context.gateway.latency_ms = LATENCY_UNKNOWN
     settle_session(w, shard)
     shard_gap_begin(w, shard)
@@ -165,6 +166,7 @@ def shard_hold(w: World, shard: int, hold: int) -> None:
         context.events.open = 0
         if context.evidence.lost:
             context.disconnected_at, context.gap_from = w.g(CORE).now, context.sequence
+            context.hole_first = context.hole_last = 0
         sequence, flags = context.sequence, context.flags
         wipe_transport(w, shard)
         restore_resume_state(w, shard, sequence, flags)

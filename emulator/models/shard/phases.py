@@ -1,6 +1,6 @@
 """What the state of a shard asks for: a farewell, the end of a backoff, an attempt's next phase."""
 
-from emulator.effects import World, model
+from emulator.effects import View, World, model
 from emulator.models.log import log_write
 from emulator.models.shard.allowance import allowance_count
 from emulator.models.shard.dial import shard_ask_permit, shard_begin, shard_dial
@@ -12,6 +12,7 @@ from emulator.models.tls.transport import tls_abort, tls_close, tls_start
 from emulator.models.websocket.connection import ws_start
 from emulator.models.websocket.frames import ws_next
 from firmware.layouts.clock import NEVER
+from firmware.layouts.events import EVENT_UNKNOWN
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import SHARD_NO_CLOCK, SHARD_READY
 from firmware.layouts.node import CLOCK, CORE
@@ -78,20 +79,29 @@ def tick_backoff(w: World, shard: int) -> int:
     return int(w.g(CORE).now)
 
 
+def _tell_gap(context: View, *, resumed: bool) -> None:
+    """A hole of the replay, all behind the last session, or nothing."""
+    stream = context.events
+    if resumed:
+        context.gap = Gap.PARTIAL if context.hole_first else Gap.REPLAYED
+    else:
+        context.hole_first = context.hole_last = 0
+        context.gap = Gap.NONE
+        if context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):
+            context.gap = Gap.POSSIBLE
+            if stream.gap_open and stream.gap_first != EVENT_UNKNOWN:
+                context.hole_first = stream.gap_first
+    stream.gap_open = 0
+
+
 @model
 def shard_become_ready(w: World, shard: int) -> None:
     """Connected: no deadline of the attempt is left; what may be missing is known."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
-    context.events.gap_open = 0
     since, resumed = context.disconnected_at, context.phase == Phase.REPLAY
     away = (now - since) % 2**64 if since else 0
     context.outage_ms = away // max(1, w.g(CLOCK).tsc_cycles_per_ms) % 2**32
-    if resumed:
-        context.gap = Gap.REPLAYED
-    elif context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):
-        context.gap = Gap.POSSIBLE
-    else:
-        context.gap = Gap.NONE
+    _tell_gap(context, resumed=resumed)
     context.state = ShardState.READY
     context.flags = (context.flags | ShardFlag.ESTABLISHED) & ~ShardFlag.RESTORED
     context.attempt_deadline = context.disconnected_at = context.resumable_invalid = 0

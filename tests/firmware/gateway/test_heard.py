@@ -152,13 +152,40 @@ def test_a_resume_is_told_in_its_place_and_nothing_is_missing(c):
     assert c.gateway.seq_lower == 1
 
 
+@pytest.mark.parametrize(
+    ("profile", "replayed", "resumed", "gap"),
+    [
+        (ProfileId.FLUXER, (42, 53), 53, (43, 52)),
+        (ProfileId.FLUXER, (44, 50), 55, (42, 55)),
+        (ProfileId.FLUXER, (), 42, (42, 42)),
+        (ProfileId.FLUXER, (42,), 41, (0, 0)),
+        (ProfileId.DISCORD, (42, 53), 54, (43, 52)),
+        (ProfileId.DISCORD, (42,), 43, (0, 0)),
+        (ProfileId.DISCORD, (42,), 44, (43, 43)),
+        (ProfileId.DISCORD, (), 41, (0, 0)),
+        (ProfileId.DISCORD, (2**32 - 1,), 2**32 - 1, (42, 2**32 - 2)),
+    ],
+)
+def test_what_the_replay_left_out_is_told(c, profile, replayed, resumed, gap):
+    c.shard.profile = profile
+    c.resuming(41)
+    c.receive(*(message("X", n) for n in replayed), message("RESUMED", resumed))
+    assert (Notice.GAP, gap) in [(kind, values) for kind, values, _ in c.heard()]
+
+
+def test_a_jump_once_ready_is_none_of_the_replay(c):
+    c.resuming(41)
+    c.receive(message("RESUMED", 42), message("X", 99))
+    assert (c.shard.hole_first, c.shard.hole_last) == (0, 0)
+
+
 def test_a_resume_of_a_saved_session_says_so_first(c):
     c.resuming(41)
     c.shard.flags = c.shard.flags & ~ShardFlag.ESTABLISHED | ShardFlag.RESTORED
-    c.dispatch("RESUMED", 43)
+    c.dispatch("RESUMED", 42)
     assert [(kind, values) for kind, values, _ in c.heard()[1:]] == [
-        (Notice.RESTORED, (43, 0)),
-        (Notice.RESUMED, (43, 0)),
+        (Notice.RESTORED, (42, 0)),
+        (Notice.RESUMED, (42, 0)),
         (Notice.GAP, (0, 0)),
     ]
 
@@ -166,10 +193,10 @@ def test_a_resume_of_a_saved_session_says_so_first(c):
 def test_on_fluxer_a_resume_leaves_threads_stale(c):
     c.shard.profile = ProfileId.FLUXER
     c.resuming(41)
-    c.dispatch("RESUMED", 43)
+    c.dispatch("RESUMED", 41)
     assert [(kind, values) for kind, values, _ in c.heard()[1:]] == [
-        (Notice.RESUMED, (43, 0)),
-        (Notice.THREADS_STALE, (43, 0)),
+        (Notice.RESUMED, (41, 0)),
+        (Notice.THREADS_STALE, (41, 0)),
         (Notice.GAP, (0, 0)),
     ]
 

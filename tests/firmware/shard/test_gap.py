@@ -47,6 +47,12 @@ def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence,
     assert lost.shard.events.gap_first == (2**32 - 1 if first is None else first)
 
 
+def test_a_hole_of_the_replay_before_is_where_the_gap_begins():
+    lost = Lost(sequence=60)
+    lost.shard.hole_first, lost.shard.hole_last = 42, 50
+    assert lost.lose()[1] == (Notice.GAP, (42, None))
+
+
 @pytest.mark.parametrize(
     "state",
     [
@@ -78,14 +84,16 @@ def test_half_an_event_of_the_lost_connection_is_aborted_first():
     sequence=st.sampled_from([0, 41, 2**32 - 2, 2**32 - 1]),
     open_=st.booleans(),
     told=st.booleans(),
+    hole=st.sampled_from([0, 7]),
 )
-def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told):
+def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told, hole):
     lost = Lost()
     for name, value in fields.items():
         setattr(lost.shard, name, value)
     for name, value in session.items():
         setattr(lost.shard.session, name, value)
     lost.shard.evidence.sequence, lost.shard.events.gap_open = sequence, told
+    lost.shard.hole_first = hole
     if open_:
         lost.call(events_begin, shard=lost.shard.address_)
     lost.lose()

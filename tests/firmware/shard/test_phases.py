@@ -133,7 +133,7 @@ def test_become_ready_clears_what_the_attempt_left(node, present):
     assert context.outage_ms == 1
     assert (
         "code=lifecycle.ready durationMs=22 attempt=3 mode=resume shards=2 outageMs=1 "
-        "gap=replayed known=0 sequence=0" in node.lines()[0]
+        "gap=replayed known=0 missingFrom=0 missingTo=0 sequence=0" in node.lines()[0]
     )
 
 
@@ -146,20 +146,32 @@ def test_become_ready_tells_the_outage_as_far_as_the_clock_does(node, cycles, aw
 
 
 @pytest.mark.parametrize(
-    ("phase", "flags", "gap"),
+    ("phase", "flags", "stream", "hole", "gap", "missing"),
     [
-        (Phase.IDENT, 0, Gap.NONE),
-        (Phase.IDENT, ShardFlag.ESTABLISHED, Gap.POSSIBLE),
-        (Phase.IDENT, ShardFlag.RESTORED, Gap.POSSIBLE),
-        (Phase.REPLAY, ShardFlag.ESTABLISHED, Gap.REPLAYED),
+        (Phase.IDENT, 0, (1, 9), (4, 52), Gap.NONE, (0, 0)),
+        (Phase.IDENT, ShardFlag.ESTABLISHED, (0, 9), (4, 52), Gap.POSSIBLE, (0, 0)),
+        (Phase.IDENT, ShardFlag.ESTABLISHED, (1, 9), (4, 52), Gap.POSSIBLE, (9, 0)),
+        (Phase.IDENT, ShardFlag.RESTORED, (1, 2**32 - 1), (0, 0), Gap.POSSIBLE, (0, 0)),
+        (Phase.REPLAY, ShardFlag.ESTABLISHED, (0, 9), (0, 0), Gap.REPLAYED, (0, 0)),
+        (Phase.REPLAY, ShardFlag.ESTABLISHED, (1, 9), (4, 52), Gap.PARTIAL, (4, 52)),
     ],
 )
-def test_become_ready_says_whether_events_may_be_missing(node, phase, flags, gap):
+def test_become_ready_says_whether_events_may_be_missing(
+    node, phase, flags, stream, hole, gap, missing
+):
     context = node.shards[0]
     context.phase, context.flags = phase, flags
+    context.hole_first, context.hole_last = hole
+    context.events.gap_open, context.events.gap_first = stream
     call(node, shard_become_ready)
     assert context.gap == gap
+    assert (context.hole_first, context.hole_last) == missing
+    assert context.events.gap_open == 0
     assert not context.flags & ShardFlag.RESTORED
+    words = {Gap.PARTIAL: "possible"}.get(gap, gap.name.lower())
+    assert (
+        f"gap={words} known=0 missingFrom={missing[0]} missingTo={missing[1]} " in (node.lines()[0])
+    )
 
 
 def test_dial_without_entropy_fails_the_attempt(node):

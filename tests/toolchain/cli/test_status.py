@@ -92,8 +92,10 @@ FAILED = FakeShard(
         "flags": ShardFlag.ESTABLISHED,
         "disconnected_at": 8_200_000,
         "attempts": 2,
-        "gap": Gap.REPLAYED,
+        "gap": Gap.PARTIAL,
         "gap_from": 12,
+        "hole_first": 14,
+        "hole_last": 17,
     },
     {"tcp_state": TcpState.CLOSED, "ack_age_ms": AGE_UNKNOWN, "frame_age_ms": AGE_UNKNOWN,
      "latency_ms": AGE_UNKNOWN},
@@ -156,8 +158,10 @@ def test_json_holds_every_diagnostics_field(node):
         "recovery": {"phase": "recovery", "attempt": 2, "retry_delay_ms": 5000},
         "recovering": True,
         "outage_ms": 1800,
-        "gap": "replayed",
+        "gap": "possible",
         "gap_from": 12,
+        "missing_first": 14,
+        "missing_last": 17,
         "profile": "discord",
         "dispatches_malformed": 0,
         "owner": {"user_id": None, "drain": "DRAINING", "tasks": []},
@@ -197,7 +201,7 @@ def test_tables_show_the_same_for_people(node):
     assert "lease ends in 2.5 s (grant 5)" in result.stdout
     assert "8 READY 0 - - none none ESTABLISHED PASS_THROUGH 0 5 2.5 s".split() in lines
     assert (
-        f"9 BACKOFF {2**63} 3.2 s 1.8 s replayed nic.ring(7) CLOSED IDLE 4 5 2.5 s".split() in lines
+        f"9 BACKOFF {2**63} 3.2 s 1.8 s possible nic.ring(7) CLOSED IDLE 4 5 2.5 s".split() in lines
     )
     assert "10 ASSIGNED NO_CLOCK 0 - - none none CLOSED IDLE 0 5 2.5 s".split() in lines
     assert "8 OPEN READY 1.5 s 85 ms 3 ms 41 40 1 1 0".split() in lines

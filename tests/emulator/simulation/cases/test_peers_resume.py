@@ -150,6 +150,39 @@ def test_v25_a_gap_is_no_reason_to_reconnect(case_of, profile):
     assert case.talk.body["seq"] == 13
 
 
+@pytest.mark.parametrize("breaks_off", [False, True])
+def test_v25_what_a_replay_leaves_out_is_told(case_of, profile, breaks_off):
+    """A service need not keep every event; the range that it left out is in the record."""
+    case = case_of(profile)
+    case.dispatch(100)
+    case.script("resume", "nothing", times=1 + breaks_off)
+    case.run(0.1)
+    case.act(lambda core: core.abort(0))
+    case.until(lambda: case.handshakes == [[2], [6]])
+    for sequence in (101, 150):
+        case.dispatch(sequence)
+    case.run(0.1)
+    if breaks_off:
+        case.act(lambda core: core.abort(0))
+        case.until(lambda: case.handshakes == [[2], [6], [6]])
+        assert case.talk.body["seq"] == 150
+    case.dispatch(152 if case.discord else 151, "RESUMED", {})
+    case.run(0.1)
+    said = case.lines("lifecycle.ready")[-1]
+    told = {key: said[key] for key in ("mode", "gap", "known", "missingFrom", "missingTo")}
+    assert told == {
+        "mode": "resume", "gap": "possible", "known": "100", "missingFrom": "102", "missingTo": "151"
+    }  # fmt: skip
+    # The next loss has a gap of its own.
+    case.script("resume", "nothing")
+    case.act(lambda core: core.abort(0))
+    case.until(lambda: case.talks[-1].handshakes == [6] and len(case.talks) == 3 + breaks_off)
+    case.dispatch(153 if case.discord else 151, "RESUMED", {})
+    case.run(0.1)
+    said = case.lines("lifecycle.ready")[-1]
+    assert (said["gap"], said["missingFrom"], said["missingTo"]) == ("replayed", "0", "0")
+
+
 def test_v27_a_dispatch_without_a_sequence(case_of, profile):
     case = case_of(profile, guild_create=False)
     case.dispatch(150)
