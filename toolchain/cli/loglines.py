@@ -10,6 +10,7 @@ from firmware.layouts.log_line import Level, LogCode, Render
 
 _BY_NAME = {code.name: code for code in CODES}
 _LEVELS = {level.name.lower(): level for level in Level}
+_TEXTS = (Render.IP, Render.NAMES, Render.WORD, Render.FIXED)
 _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
@@ -22,7 +23,7 @@ class LogLine:
         level: How much it matters.
         code: What happened, by its declaration.
         shard: Shard id, None for the node's own lines.
-        values: Key to value: numbers as int, names and addresses as text.
+        values: Key to value: numbers as int, names, words and addresses as text.
         text: The sentence for people; empty when the line has none.
     """
 
@@ -52,6 +53,6 @@ def parse_line(text: str) -> LogLine | None:
 
 
 def _value(render: Render, text: str) -> int | str:
-    if render in (Render.IP, Render.NAMES):
+    if render in _TEXTS:
         return text
     return int(text, 16 if render is Render.HEX else 10)

@@ -21,8 +21,8 @@ def sample(code):
         elif kind.render is Render.IP:
             texts.append(f"{key}=10.0.2.{n}")
             values[key] = f"10.0.2.{n}"
-        elif kind.texts:
-            name = kind.texts[-1][1]
+        elif kind.texts or kind.render in (Render.FIXED, Render.WORD):
+            name = kind.texts[-1][1] if kind.texts else kind.other or "MESSAGE_CREATE"
             texts.append(f"{key}={name}")
             values[key] = name
         else:
@@ -99,8 +99,8 @@ BACKOFF = (
 )
 CLOSED = BACKOFF.replace("connectionLost", "retry").replace("closeCode=0", "closeCode=4009")
 ENDED = (
-    "t=1 level=error shard=1 code=lifecycle.connectionEnded attempt=1 stop=auth closeCode=4004 "
-    f"reason=closed {EVIDENCE}"
+    "t=1 level=error shard=1 code=lifecycle.connectionEnded attempt=1 stop=auth "
+    f"reported=AuthenticationError budgetMs=0 closeCode=4004 reason=closed {EVIDENCE}"
 )
 
 

@@ -31,8 +31,9 @@ READY = (
     'outageMs=0 gap=none known=0 sequence=1 text="Shard 0 is ready"'
 )
 FATAL = (
-    "t=1 level=error shard=0 code=lifecycle.connectionEnded attempt=1 stop=auth closeCode=4004 "
-    "reason=closed classification=AuthenticationError error=0x8010000 tcp=closed tls=idle "
+    "t=1 level=error shard=0 code=lifecycle.connectionEnded attempt=1 stop=auth "
+    "reported=AuthenticationError budgetMs=0 closeCode=4004 reason=closed "
+    "classification=AuthenticationError error=0x8010000 tcp=closed tls=idle "
     'stage=none known=3 text="Shard 0 could not connect."'
 )
 NODE_STARTED = "t=1 level=info code=node.started total=2 start=0 count=2 lease_ms=0"
