@@ -212,7 +212,10 @@ LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
 NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shards=DEC)
 NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
 NODE_OFF = code("node.off", Level.INFO, acpi=DEC)
-NODE_STARTED = code("node.started", Level.INFO, total=DEC, start=DEC, count=DEC, lease_ms=DEC)
+NODE_STARTED = code(
+    "node.started", Level.INFO, total=DEC, start=DEC, count=DEC, lease_ms=DEC,
+    plan=fixed("configuration"),
+)  # fmt: skip
 _PARSER = ShardContext.gateway.offset + GatewayContext.parser.offset
 
 

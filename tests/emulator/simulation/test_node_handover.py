@@ -14,7 +14,7 @@ from firmware.layouts.log_line import Level
 from firmware.layouts.node import CORE
 from firmware.layouts.plan import MOVES, PlanOrder, PlanRefusal, PlanReport
 from firmware.layouts.policy import SessionProvider
-from firmware.layouts.sessions import ANY_SHARD, HANDED_OVER, SessionSnapshot
+from firmware.layouts.sessions import ANY_SHARD, HANDED_OVER, SessionProblem, SessionSnapshot
 from firmware.layouts.shard import Hold, SessionLoad, ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply
 from firmware.layouts.stop import STOP, StopPhase
@@ -265,3 +265,18 @@ def test_a_stop_in_the_middle_of_a_move_saves_the_sessions_of_both(rig_of, facts
     assert generations == {0: 2, 1: 2, 2: 2, 3: HANDED_OVER}
     phase = rig.node.g(STOP)
     rig.world.run_until(lambda: phase.phase == StopPhase.OFF, within_ns=5 * 10**9)
+
+
+def test_what_a_stop_after_a_move_saved_is_refused_at_the_next_start(rig_of, facts):
+    rig, keeper = started(rig_of, facts, spare=1)
+    keeper.move(TOTAL, 0, 5)
+    rig.until_ready()
+    keeper.say(ControlVerb.STOP)
+    rig.run(0.3)
+    saved = keeper.take(0)
+    rig.run(8)
+    rig.power_off()
+    rig.power_on()
+    keeper.boot = 0
+    keeper.greet()
+    assert keeper.offer(0, saved)["value"] == SessionProblem.ANOTHER_GENERATION

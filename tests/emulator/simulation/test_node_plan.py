@@ -188,6 +188,53 @@ def test_a_plan_out_of_bounds_is_refused(rig_of, facts, total, start, count):
     assert (result, report["refusal"], report["generation"]) == (R.PLAN_REFUSED, P.OUT_OF_BOUNDS, 1)
 
 
+class TestRestart:
+    """No boot knows of moves: the plan is the configuration's, and the line of the start says so."""
+
+    def moved(self, rig_of, facts):
+        """Shards 0 to 3 of the configuration; then 4 and 5 have the places of 0 and 1."""
+        rig, operator = started(rig_of, facts, total=8, gateway_shards=8)
+        operator.move(8, 2, 4)
+        rig.until_ready()
+        rig.run(2)
+        assert held(rig) == [(n, 8) for n in range(2, 6)]
+        return rig, operator
+
+    def check_plan(self, rig):
+        (line,) = codes(rig, "node.started")
+        assert [line[key] for key in ("total", "start", "count", "plan")] == [
+            "8", "0", "4", "configuration",
+        ]  # fmt: skip
+        rig.until_ready()
+        assert held(rig) == [(n, 8) for n in range(4)]
+        assert rig.node.g(PLAN).generation == 1
+        _, report = Operator(rig).say()
+        assert (report["start"], report["count"], report["moves"]) == (0, 4, 0)
+
+    def test_after_a_warm_reset_only_who_had_stayed_is_resumed(self, rig_of, facts):
+        rig, _ = self.moved(rig_of, facts)
+        rig.warm_reset()
+        rig.run(0.1)
+        restored = codes(rig, "lifecycle.sessionRestored")
+        ignored = codes(rig, "lifecycle.sessionSnapshotIgnored")
+        assert sorted(line["shard"] for line in restored) == ["2", "3"]
+        told = sorted((line["shard"], line["problem"]) for line in ignored)
+        assert told == [("0", "another_plan"), ("1", "another_plan")]
+        self.check_plan(rig)
+        # Each of 0 and 1 had a session of its own before the move.
+        assert [shard.identifies for shard in rig.stats.shards[:6]] == [2, 2, 1, 1, 1, 1]
+
+    def test_after_a_power_cycle_all_begin_anew(self, rig_of, facts):
+        rig, _ = self.moved(rig_of, facts)
+        rig.power_off()
+        rig.power_on()
+        rig.run(0.1)
+        assert codes(rig, "lifecycle.sessionRestored") == []
+        assert codes(rig, "lifecycle.sessionSnapshotIgnored") == []
+        self.check_plan(rig)
+        assert [shard.identifies for shard in rig.stats.shards[:6]] == [2, 2, 2, 2, 1, 1]
+
+
 class TestReshard:
     """Close code 4011: the service wants more shards."""
 

@@ -92,7 +92,8 @@ def test_node_init_makes_a_node():
     assert LAB.g(NIC).state == NicState.READY
     assert (LAB.g(NETWORK).ip, LAB.g(NETWORK).configured) == (0x0200000A, 1)
     assert LAB.g(LEASE).deadline == 0
-    assert "code=node.started total=64 start=16 count=1 lease_ms=0" in lines()[-1]
+    told = "code=node.started total=64 start=16 count=1 lease_ms=0 plan=configuration"
+    assert lines()[-1].endswith(told)
 
 
 def test_node_init_shards_have_identity_session_and_coloured_places():

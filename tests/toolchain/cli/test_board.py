@@ -188,7 +188,9 @@ def test_a_node_that_boots_again_begins_anew():
     assert list(board.steps) == ["boot ROM"]
 
 
-STARTED = "t=9 level=info code=node.started total={} start={} count={} lease_ms=0"
+STARTED = (
+    "t=9 level=info code=node.started total={} start={} count={} lease_ms=0 plan=configuration"
+)
 MOVED = "t=900 level=warn code=lifecycle.resharded total={} start={} shards={} generation=2"
 HELD = "t=901 level=warn shard={} code=shard.held hold=plan_changed sequence=3"
 

@@ -36,7 +36,9 @@ FATAL = (
     "classification=AuthenticationError error=0x8010000 tcp=closed tls=idle "
     'stage=none known=3 text="Shard 0 could not connect."'
 )
-NODE_STARTED = "t=1 level=info code=node.started total=2 start=0 count=2 lease_ms=0"
+NODE_STARTED = (
+    "t=1 level=info code=node.started total=2 start=0 count=2 lease_ms=0 plan=configuration"
+)
 STARTED = "t=0 level=info code=boot.started pci=0x18 ram_kb=32256 regions=4 image_kb=60"
 
 
