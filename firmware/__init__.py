@@ -10,7 +10,7 @@ test enforces that.
 | memory, log | pages and windows; the log ring and the serial port |
 | failure | notes why a shard's attempt ends, for the lifecycle to act on |
 | pci, nic | the boot NIC as "take this frame" and "give me a frame" |
-| crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA |
+| crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA, RSA |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
 | x509 | certificates: what they say, whether a chain leads to an anchor; knows no connection |
