@@ -92,7 +92,7 @@ def _is_event(a: Asm, shard: ShardContext, name: bytes, other: Label) -> None:
     source="firmware/docs/gateway.md#malformed-dispatches",
 )
 def gateway_reject(a: Asm, shard: ShardContext) -> None:
-    """Count it and say so; the configuration chooses whether that is all."""
+    """Count it and say so; the configuration chooses whether that is all (seed B)."""
     a.inc(shard.malformed)
     a.movzx(EDX, CONFIG.it.on_malformed)
     log(a, GATEWAY_REJECTED, RBX)
@@ -195,9 +195,8 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.mov(ECX, shard.sequence)
     a.cmp(sequence, ECX)
     a.jb(lower)
+    # Only what the node itself reads can be malformed; the rest is the application's.
     a.place(live)
-    a.cmp(kind(shard, JsonField.D), JsonKind.OBJECT)
-    a.jne(malformed)
     _is_event(a, shard, EVENT_RATE_LIMITED, known)
     # What of it can be read is obeyed in any case.
     a.call(gateway_rate_limited)

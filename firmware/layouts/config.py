@@ -73,7 +73,9 @@ class ConfigBlob(Struct):
     on_limit = enum8(0x341, OnLimit, "what the end of the startup budget means")
     protocol_failures_max = u8(0x342, "protocol failures in a row that end a shard")
     identify_shards = u8(0x343, "1 = Identify carries the shard pair")
-    on_malformed = enum8(0x344, OnMalformed, "what a dispatch does that cannot be read")
+    on_malformed = enum8(
+        0x344, OnMalformed, "what a dispatch does that the node has to read and cannot"
+    )
     schedule_len = u8(0x345, "delays in `schedule_ms`")
     min_delay_ms = u32(0x348, "recovery: ceiling at step 0; milliseconds")
     max_delay_ms = u32(0x34C, "recovery: largest ceiling; milliseconds")

@@ -102,7 +102,9 @@ RESUMED_UNEXPECTED = site(_G, 8, "resumed_unexpected", "RESUMED when none was aw
 READY_SESSION = site(_G, 9, "ready_session", "session_id is missing, too long or not plain ASCII")
 READY_SHARD = site(_G, 10, "ready_shard", "READY is for another shard, or names none")
 SEQUENCE_BACK = site(_G, 11, "sequence_back", "s of a dispatch is lower than one before")
-DISPATCH_MALFORMED = site(_G, 12, "dispatch_malformed", "a dispatch that cannot be read")
+DISPATCH_MALFORMED = site(
+    _G, 12, "dispatch_malformed", "a dispatch that the node has to read and cannot"
+)
 HELLO_TIMEOUT = site(_G, 16, "hello_timeout", "no Hello within 10 s of the upgrade")
 RESUME_TIMEOUT = site(_G, 17, "resume_timeout", "no RESUMED within 20 s of the Resume")
 ZOMBIE = site(_G, 18, "zombie", "a heartbeat was not acknowledged within one interval")

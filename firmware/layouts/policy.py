@@ -23,7 +23,7 @@ class OnLimit(enum.IntEnum):
 
 
 class OnMalformed(enum.IntEnum):
-    """What a dispatch does that is known and cannot be read."""
+    """What a dispatch does that the node has to read and cannot."""
 
     SKIP = 0
     TERMINATE = 1

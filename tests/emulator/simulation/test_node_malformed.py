@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.simulation.corpus import MALFORMED, Flow, mutate
+from emulator.simulation.listener import Listener
 from emulator.simulation.node_facts import TOKEN
 from emulator.simulation.peers.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardState
+from tests.emulator.simulation.test_node_events import hear
 
 S = ShardState
 TARGET = 1
@@ -112,15 +114,43 @@ BAD_STREAMS = {
 
 
 UNREADABLE = {
+    "null": b'{"op":0,"s":%d,"t":"RATE_LIMITED","d":null}',
+    "no body": b'{"op":0,"s":%d,"t":"RATE_LIMITED"}',
+    "an array": b'{"op":0,"s":%d,"t":"RATE_LIMITED","d":[]}',
+    "body first": b'{"d":7,"op":0,"s":%d,"t":"RATE_LIMITED"}',
+    "a limit without numbers": b'{"op":0,"s":%d,"t":"RATE_LIMITED","d":{"opcode":8}}',
+}
+UNREAD = {
     "null": b'{"op":0,"s":%d,"t":"GUILD_CREATE","d":null}',
     "no body": b'{"op":0,"s":%d,"t":"X"}',
-    "an array": b'{"op":0,"s":%d,"t":"X","d":[]}',
+    "an array": b'{"op":0,"s":%d,"t":"PRESENCES_REPLACE","d":[]}',
+    "an array of objects": b'{"op":0,"s":%d,"t":"SESSIONS_REPLACE","d":[{"status":"online"}]}',
     "body first": b'{"d":7,"op":0,"s":%d,"t":"X"}',
-    "a limit without numbers": b'{"op":0,"s":%d,"t":"RATE_LIMITED","d":{"opcode":8}}',
 }
 
 
 PATHS = {ProfileId.DISCORD: "/?v=10&encoding=json", ProfileId.FLUXER: "/?v=1&encoding=json"}
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+@pytest.mark.parametrize("policy", list(OnMalformed))
+@pytest.mark.parametrize("profile", list(ProfileId))
+def test_what_only_the_application_reads_is_handed_on(rig_of, fixed, name, policy, profile):
+    options = {"profile": profile, "path": PATHS[profile], "on_malformed": policy}
+    rig = rig_of(1, fixed(shards=2, **options))
+    rig.until_ready(10)
+    listener = Listener(rig)
+    listener.sit()
+    shard = rig.node.shard(TARGET)
+    text = UNREAD[name] % (shard.sequence + 1)
+    before = shard.sequence
+    rig.gateway.peer_of(TARGET).raw(frame(TEXT, text))
+    rig.run(1)
+    assert rig.all_ready()
+    assert (shard.malformed, shard.sequence) == (0, before + 1)
+    heard, _stream = hear(listener)
+    assert [event.payload for event in heard[TARGET]] == [text]
+    assert others_untouched(rig)
 
 
 @pytest.mark.parametrize("name", sorted(UNREADABLE))

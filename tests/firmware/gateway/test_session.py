@@ -501,16 +501,25 @@ def say(c, event, sequence, data):
 
 
 class TestMalformed:
+    @pytest.mark.parametrize("policy", list(OnMalformed))
+    @pytest.mark.parametrize("data", BODIES)
+    def test_what_the_node_does_not_read_may_be_anything(self, data, policy):
+        c = ready()
+        LAB.g(CONFIG).on_malformed = policy
+        say(c, "PRESENCES_REPLACE", 2, data)
+        assert (c.shard.malformed, c.shard.failure) == (0, End.NONE)
+        assert (c.shard.sequence, c.gateway.seq_acked, c.shard.dispatches) == (2, 2, 2)
+
     @pytest.mark.parametrize("profile", list(ProfileId))
     @pytest.mark.parametrize("data", BODIES)
-    def test_a_body_that_is_no_object_is_skipped_counted_and_said(self, data, profile):
+    def test_a_rate_limit_that_is_no_object_is_skipped_counted_and_said(self, data, profile):
         c = ready()
         LAB.g(LOG).level, c.shard.profile = Level.WARN, profile
-        say(c, "GUILD_CREATE\n", 2, data)
+        say(c, "RATE_LIMITED", 2, data)
         assert (c.shard.malformed, c.shard.failure) == (1, End.NONE)
         assert (c.shard.sequence, c.gateway.seq_acked, c.shard.dispatches) == (2, 2, 2)
         (line,) = rejected(c)
-        assert "dispatch=GUILD_CREATE? sequence=2 " in line
+        assert "dispatch=RATE_LIMITED sequence=2 " in line
         assert line.endswith(" policy=skip rejected=1")
 
     @pytest.mark.parametrize("profile", list(ProfileId))
@@ -519,7 +528,7 @@ class TestMalformed:
         c = ready()
         LAB.g(LOG).level, c.shard.profile = Level.WARN, profile
         LAB.g(CONFIG).on_malformed = OnMalformed.TERMINATE
-        say(c, "GUILD_CREATE", 2, data)
+        say(c, "RATE_LIMITED", 2, data)
         failed_with(c, layout.DISPATCH_MALFORMED, flags=FailureFlag.FATAL)
         assert c.shard.session.valid == 1
         # A later Resume asks for it again.
@@ -585,8 +594,8 @@ class TestMalformed:
 
     def test_a_replayed_one_is_judged_as_any_other(self):
         c = resuming(41)
-        say(c, "X", 42, None)
-        say(c, "X", 40, None)
+        say(c, "RATE_LIMITED", 42, None)
+        say(c, "RATE_LIMITED", 40, None)
         assert (c.shard.malformed, c.gateway.seq_lower, c.shard.sequence) == (1, 1, 42)
 
     @pytest.mark.parametrize("message", [b'{"op":12,"d":"SECRET"}', b'{"op":4294967295}'])
