@@ -57,6 +57,13 @@ class Aead:
         assert self.lab.machine.read(inputs["text"] + len(found), TAG) == text[-TAG:]
         return None
 
+    def decrypted(self, key, nonce, aad, text):
+        """Return whether `decrypt` alone finds the tag right, and what it leaves of the text."""
+        self.lab.reset()
+        inputs = self._laid(key, nonce, aad, text)
+        right = not self.lab.call(self.decrypt, **inputs).outputs["cf"]
+        return right, self.lab.machine.read(inputs["text"], len(text) - TAG)
+
     def judged(self, name, key_bits):
         """Let Wycheproof judge; cases of other key sizes and of nonces but 96 bits are left out."""
 

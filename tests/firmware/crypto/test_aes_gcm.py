@@ -99,6 +99,13 @@ def test_aes_gcm_refuses_and_wipes_what_was_changed(length):
     assert GCM.opened(key, NONCE, HEADER, made) is not None
 
 
+def test_aes_gcm_decrypt_tells_and_leaves_the_wiping_to_open():
+    text, aad = text_of(40), text_of(17)
+    made = GCM.sealed(KEYS[16], NONCE, aad, text, LAB.free)
+    assert GCM.decrypted(KEYS[16], NONCE, aad, made) == (True, text)
+    assert GCM.decrypted(KEYS[16], NONCE, aad, made[:-1] + b"?") == (False, text)
+
+
 @pytest.mark.vectors
 @needs("aes_gcm_test.json")
 def test_aes_gcm_wycheproof():

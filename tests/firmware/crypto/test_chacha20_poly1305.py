@@ -125,6 +125,13 @@ def test_chacha20_poly1305_refuses_and_wipes_what_was_changed(length):
     assert CIPHER.opened(KEY, NONCE, HEADER, made) is not None
 
 
+def test_chacha20_poly1305_decrypt_tells_and_leaves_the_wiping_to_open():
+    text, aad = text_of(40), text_of(17)
+    made = CIPHER.sealed(KEY, NONCE, aad, text, LAB.free)
+    assert CIPHER.decrypted(KEY, NONCE, aad, made) == (True, text)
+    assert CIPHER.decrypted(KEY, NONCE, aad, made[:-1] + b"?") == (False, text)
+
+
 @pytest.mark.vectors
 @needs("chacha20_poly1305_test.json")
 def test_chacha20_poly1305_wycheproof():

@@ -112,6 +112,19 @@ def test_hkdf_the_secrets_of_rfc_8448():
     assert labelled("sha256", server, b"iv", b"", 12).hex() == "5d313eb2671276ee13000b30"
 
 
+@pytest.mark.parametrize("name", ROUTINES)
+@pytest.mark.parametrize("salt", [b"", b"s" * 48, b"s" * 200])
+def test_hkdf_extract_is_hmac_with_the_salt_as_key(name, salt):
+    assert extracted(name, salt, b"shared secret") == hmac.digest(salt, b"shared secret", name)
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_hkdf_expand_without_a_label(name):
+    size = ROUTINES[name][3]
+    made = expanded(name, b"k" * size, b"info", size + 5)
+    assert made == reference(name, b"k" * size, b"info", size + 5)
+
+
 def reference(name, prk, info, length):
     out, block = b"", b""
     while len(out) < length:

@@ -85,6 +85,12 @@ def test_sha512_of_parts_is_that_of_the_whole(name, parts):
     assert HASHES[name].digest(*parts) == hashlib.new(name, b"".join(parts)).digest()
 
 
+@pytest.mark.parametrize("name", HASHES)
+def test_sha512_a_part_that_fills_a_block_and_goes_on(name):
+    parts = b"a" * 100, b"b" * 28, b"c" * 3, b"d" * 400
+    assert HASHES[name].digest(*parts) == hashlib.new(name, b"".join(parts)).digest()
+
+
 def test_sha512_counts_bits_beyond_64():
     LAB.reset()
     work, out = LAB.machine.alloc(Hash.SIZE), LAB.machine.alloc(48)
