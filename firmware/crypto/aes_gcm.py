@@ -9,6 +9,7 @@ bad record (RFC 8446 5.2), so nobody needs the ciphertext any more either.
 """
 
 from firmware.crypto.aead import emit_open, gather
+from firmware.crypto.aes import KEY, STREAM, inner_rounds, keys_128, keys_256, last_rounds
 from firmware.crypto.ghash import (
     BLOCK,
     HIGH,
@@ -63,16 +64,7 @@ from toolchain.asm import (
     RDX,
     RSI,
     RSP,
-    XMM0,
-    XMM1,
-    XMM2,
-    XMM3,
-    XMM4,
-    XMM5,
-    XMM6,
-    XMM7,
     XMM14,
-    XMM15,
     Asm,
     B,
     In,
@@ -90,13 +82,10 @@ from toolchain.asm import (
 from toolchain.asm.assembler import STACK
 from toolchain.asm.stitch import stitch
 
-STREAM = (XMM0, XMM1, XMM2, XMM3, XMM4, XMM5, XMM6, XMM7)
-COUNTER, KEY = XMM14, XMM15
+COUNTER = XMM14
 CHUNK = GCM_WIDTH * AES_BLOCK_BYTES
 LOCALS = AES_BLOCK_BYTES + CHUNK
 """The encrypted first counter, which hides the tag, and the key stream of the end."""
-ROUND_CONSTANTS = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1B, 0x36)
-LAST_KEY = AES256_ROUNDS
 SECRET = [AesGcm.keys, AesGcm.powers, AesGcm.halves, AEAD_TEXT]
 VECTORS = (*STREAM, LOW, HIGH, MIDDLE, BLOCK, WORK, SUM, COUNTER, KEY)
 CLOBBERS = (RAX, RCX, RDX, RSI, R8, R9, R10, R11, *VECTORS)
@@ -111,42 +100,6 @@ WORKED = [
 
 
 # -- the key --------------------------------------------------------------------------------------
-def _spread(a: Asm, words: Xmm, other: Xmm, lane: int, work: Xmm) -> None:
-    """Make the next four words of the key: each is the one before it plus the one four before."""
-    a.pshufd(other, other, lane)
-    for _ in range(3):  # unrolled: (1 + s)^3 adds all four words up
-        a.movdqa(work, words)
-        a.pslldq(work, 4)
-        a.pxor(words, work)
-    a.pxor(words, other)
-
-
-def _keys_128(a: Asm, key: AesGcm) -> None:
-    """Make the round keys of a 16-byte key (FIPS 197 5.2)."""
-    words, other, work = STREAM[:3]
-    a.movdqa(key.keys.m128(), words)
-    for n in range(1, AES128_ROUNDS + 1):  # unrolled: ten round keys
-        a.aeskeygenassist(other, words, ROUND_CONSTANTS[n - 1])
-        _spread(a, words, other, 0xFF, work)
-        a.movdqa(key.keys.m128(16 * (n if n < AES128_ROUNDS else LAST_KEY)), words)
-
-
-def _keys_256(a: Asm, key: AesGcm) -> None:
-    """Make the round keys of a 32-byte key; every second one has no round constant."""
-    words, more, other, work = STREAM[:4]
-    a.movdqu(more, mem128(RSI, 16, ref=AEAD_KEY))
-    a.movdqa(key.keys.m128(), words)
-    a.movdqa(key.keys.m128(16), more)
-    for n in range(2, AES256_ROUNDS + 1, 2):  # unrolled: thirteen round keys
-        a.aeskeygenassist(other, more, ROUND_CONSTANTS[n // 2 - 1])
-        _spread(a, words, other, 0xFF, work)
-        a.movdqa(key.keys.m128(16 * n), words)
-        if n < AES256_ROUNDS:
-            a.aeskeygenassist(other, words, 0)
-            _spread(a, more, other, 0xAA, work)
-            a.movdqa(key.keys.m128(16 * (n + 1)), more)
-
-
 def _divide_by_x(a: Asm, value: Xmm, work: Xmm, mask: Xmm) -> None:
     """Shift the reflected number left; the bit that falls out brings the polynomial in."""
     a.movdqa(mask, value)
@@ -182,15 +135,15 @@ def aes_gcm_key_aesni(a: Asm, key: AesGcm, raw: Reg64, size: Reg32) -> None:
     a.cmp(size, AES256_KEY_BYTES)
     with a.if_(NE):
         a.mov(key.rounds, AES128_ROUNDS)
-        _keys_128(a, key)
+        keys_128(a, key)
     with a.else_():
         a.mov(key.rounds, AES256_ROUNDS)
-        _keys_256(a, key)
+        keys_256(a, key)
 
     a.pxor(BLOCK, BLOCK)
     a.pxor(BLOCK, key.keys.m128())
-    _inner_rounds(a, (BLOCK,))
-    _last_rounds(a, (BLOCK,))
+    inner_rounds(a, (BLOCK,))
+    last_rounds(a, (BLOCK,))
     reverse(a, BLOCK)
     _divide_by_x(a, BLOCK, WORK, MIDDLE)
     power = STREAM[0]
@@ -217,28 +170,6 @@ def _counters(a: Asm, blocks: tuple[Xmm, ...], *, more: bool = True) -> None:
             a.paddd(COUNTER, GCM_CONSTANTS.m128(ONE_AT))
         reverse(a, block)
         a.pxor(block, KEY)
-
-
-def _rounds(a: Asm, blocks: tuple[Xmm, ...], first: int, behind: int) -> None:
-    for n in range(first, behind):  # unrolled
-        a.movdqa(KEY, AesGcm.at(RDI).keys.m128(16 * n))
-        for block in blocks:
-            a.aesenc(block, KEY)
-
-
-def _inner_rounds(a: Asm, blocks: tuple[Xmm, ...]) -> None:
-    """Do the rounds that both key sizes have, but the last."""
-    _rounds(a, blocks, 1, AES128_ROUNDS)
-
-
-def _last_rounds(a: Asm, blocks: tuple[Xmm, ...]) -> None:
-    """Do four rounds more with a key of 32 bytes, and the last one."""
-    a.cmp(AesGcm.at(RDI).rounds, AES128_ROUNDS)
-    with a.if_(NE):
-        _rounds(a, blocks, AES128_ROUNDS, AES256_ROUNDS)
-    a.movdqa(KEY, AesGcm.at(RDI).keys.m128(16 * LAST_KEY))
-    for block in blocks:  # unrolled
-        a.aesenclast(block, KEY)
 
 
 def _text(at: int = 0) -> Mem128[int]:
@@ -272,10 +203,10 @@ def _woven_chunk(a: Asm, hashed_at: int) -> None:
 
     def cipher() -> None:
         _counters(a, STREAM)
-        _inner_rounds(a, STREAM)
+        inner_rounds(a, STREAM)
 
     stitch(a, cipher, lambda: _hash_chunk(a, hashed_at))
-    _last_rounds(a, STREAM)
+    last_rounds(a, STREAM)
     _cipher_chunk(a)
 
 
@@ -310,8 +241,8 @@ def _begin(a: Asm) -> None:
     a.paddd(COUNTER, GCM_CONSTANTS.m128(ONE_AT))
     first = STREAM[:1]
     _counters(a, first)
-    _inner_rounds(a, first)
-    _last_rounds(a, first)
+    inner_rounds(a, first)
+    last_rounds(a, first)
     a.movdqu(a.local(16), first[0])
     a.mov(R10D, EDX)
     a.mov(EDX, EDX)
@@ -341,8 +272,8 @@ def _end(a: Asm, *, seal: bool) -> None:
     a.and_(R8, -AES_BLOCK_BYTES)
     with a.if_(NZ):
         _counters(a, STREAM, more=False)
-        _inner_rounds(a, STREAM)
-        _last_rounds(a, STREAM)
+        inner_rounds(a, STREAM)
+        last_rounds(a, STREAM)
         for n, block in enumerate(STREAM):  # unrolled
             a.movdqu(a.local(16, 16 * (n + 1)), block)
     a.add(R8, RDI)
@@ -405,8 +336,8 @@ def aes_gcm_seal_aesni(
     with a.if_(AE):
         # The ciphertext of one chunk is hashed while the next one is made.
         _counters(a, STREAM)
-        _inner_rounds(a, STREAM)
-        _last_rounds(a, STREAM)
+        inner_rounds(a, STREAM)
+        last_rounds(a, STREAM)
         _cipher_chunk(a)
         with a.loop() as chunk:
             a.cmp(length, CHUNK)
