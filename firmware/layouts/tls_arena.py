@@ -18,6 +18,7 @@ from firmware.layouts.tls import (
     TLS_1_3,
     Extension,
     Group,
+    HandshakeType,
     Scheme,
     Suite,
 )
@@ -29,13 +30,15 @@ SESSION_ID_BYTES = 32
 SHARE_MAX = 65
 """A P-256 point, uncompressed (RFC 8446 4.2.8.2); X25519 has 32 bytes."""
 SHARE_BYTES = {Group.X25519: 32, Group.SECP256R1: 65}
+PRIVATE_BYTES = 32
 SHARED_BYTES = 32
 """Of the secret that X25519 or P-256 gives."""
 FOUND_TYPES = 64
 """Extensions of smaller types are noted by place; all that we know are."""
 ALPN_NAME = b"http/1.1"
 SUITES = (Suite.AES_128_GCM_SHA256, Suite.AES_256_GCM_SHA384, Suite.CHACHA20_POLY1305_SHA256)
-GROUPS = (Group.X25519, Group.SECP256R1)
+GROUPS = (Group.X25519,)
+"""What we offer. P-256 has its place in the code that reads a server's wishes already."""
 SUITES_FIRST = min(SUITES)
 RETRY_RANDOM = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 """RFC 8446 4.1.3: SHA-256 of "HelloRetryRequest"."""
@@ -66,7 +69,7 @@ class TlsArena(Struct):
     random = bytes_(0x0A0, RANDOM_BYTES, "our random; the same in both hellos", align=16)
     session_id = bytes_(0x0C0, SESSION_ID_BYTES, "our session id (RFC 8446 D.4)", align=16)
     share = bytes_(0x0E0, SHARE_MAX, "our public key share", align=16)
-    private = bytes_(0x130, 32, "its private key", align=16)
+    private = bytes_(0x130, PRIVATE_BYTES, "its private key", align=16)
     # What the server says.
     peer_share = bytes_(0x150, SHARE_MAX, "the server's key share", align=16)
     message_have = u32(0x194, "bytes in `message`, its header included")
@@ -89,10 +92,14 @@ class TlsArena(Struct):
     client_data = bytes_(0xFB0, SECRET_MAX, "client application traffic secret", align=16)
     derived = bytes_(0xFE0, SECRET_MAX, "a key on its way to another", align=16)
     verify_data = bytes_(0x1010, SECRET_MAX, "what a Finished has to say", align=16)
-    message = bytes_(
-        0x1080, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
+    finished = bytes_(
+        0x1040, HANDSHAKE_HEADER_BYTES + SECRET_MAX, "our Finished, with its header", align=16
     )
-    scratch = bytes_(0x7100, 0x8F00, "for the certificates and their signatures", align=64)
+    signed = bytes_(0x1080, 0xA0, "what CertificateVerify signs", align=16)
+    message = bytes_(
+        0x1120, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
+    )
+    scratch = bytes_(0x7140, 0x8EC0, "for the certificates and their signatures", align=64)
 
 
 class Place(enum.IntEnum):
@@ -159,5 +166,16 @@ TLS_HELLO_EXTENSIONS = constant(
 )
 TLS_RETRY_RANDOM = constant(
     "tls_retry_random", RETRY_RANDOM, "the random that makes a ServerHello a retry", align=8
+)
+TLS_X25519_POINT = constant(
+    "tls_x25519_point", (9).to_bytes(PRIVATE_BYTES, "little"), "the point that makes public keys"
+)
+VERIFY_CONTEXT = b" " * 64 + b"TLS 1.3, server CertificateVerify\0"
+"""RFC 8446 4.4.3: what stands before the digest in what a server signs."""
+TLS_VERIFY_CONTEXT = constant("tls_verify_context", VERIFY_CONTEXT, "what a signature begins with")
+TLS_EMPTY_CERTIFICATE = constant(
+    "tls_empty_certificate",
+    bytes((HandshakeType.CERTIFICATE, 0, 0, 4, 0, 0, 0, 0)),
+    "the answer to a CertificateRequest: no context, no certificate",
 )
 TLS_ALPN_NAME = constant("tls_alpn_name", ALPN_NAME, "the protocol that we speak", align=8)

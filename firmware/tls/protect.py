@@ -2,6 +2,11 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
+from firmware.crypto.chacha20_poly1305 import (
+    chacha20_poly1305_key,
+    chacha20_poly1305_open,
+    chacha20_poly1305_seal,
+)
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import (
     IV_BYTES,
@@ -52,7 +57,7 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[TlsContext.suite],
     writes=[TlsDirection.sequence, TlsDirection.raw],
-    calls=[tls_expand, aes_gcm_key_aesni],
+    calls=[tls_expand, aes_gcm_key_aesni, chacha20_poly1305_key],
     saves=[R12, R13],
     source="RFC 8446 7.3",
 )
@@ -83,7 +88,14 @@ def tls_make_key(a: Asm, shard: ShardContext, direction: TlsDirection) -> None:
     a.lea(RDI, kept.key.address)
     a.lea(RSI, kept.raw.address)
     a.mov(EDX, R13D)
-    a.call(aes_gcm_key_aesni)
+    with a.block() as made:
+        chacha = a.label("chacha")
+        a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
+        a.j(E, chacha)
+        a.call(aes_gcm_key_aesni)
+        a.jmp(made)
+        a.place(chacha)
+        a.call(chacha20_poly1305_key)
     a.lea(RDI, kept.raw.address)
     a.mov(ECX, RAW_KEY_MAX // 8)
     a.xor(EAX, EAX)
@@ -174,12 +186,16 @@ def _operands(a: Asm, direction: TlsDirection) -> None:
         In(EDX, int, "its bytes, the type at its end included"),
     ],
     clobbers=CALLER_SAVED,
-    calls=[tls_nonce, aes_gcm_seal_aesni],
+    reads=[TlsContext.suite],
+    calls=[tls_nonce, aes_gcm_seal_aesni, chacha20_poly1305_seal],
     source="RFC 8446 5.2",
 )
 def tls_seal(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     """Encrypt a record of ours in place, its tag behind it."""
     _operands(a, shard.tls_keys.send)
+    a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
+    with a.if_(E):
+        a.jmp(chacha20_poly1305_seal)
     a.jmp(aes_gcm_seal_aesni)
 
 
@@ -191,12 +207,16 @@ def tls_seal(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     ],
     outputs=[Out(CF, "1 = the tag is wrong, and nothing of the text is left")],
     clobbers=CALLER_SAVED,
-    calls=[tls_nonce, aes_gcm_open_aesni],
+    reads=[TlsContext.suite],
+    calls=[tls_nonce, aes_gcm_open_aesni, chacha20_poly1305_open],
     source="RFC 8446 5.2",
 )
 def tls_open(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     """Decrypt a record of the server in place, if its tag is right."""
     _operands(a, shard.tls_keys.receive)
+    a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
+    with a.if_(E):
+        a.jmp(chacha20_poly1305_open)
     a.jmp(aes_gcm_open_aesni)
 
 

@@ -1,27 +1,51 @@
-"""The transport that WebSocket uses: plain TCP, with the places where TLS will be.
+"""The transport that WebSocket uses: TCP as it is for `ws://`, TLS records for `wss://`.
 
-Until TLS exists, bytes pass through unchanged and `TlsState` only tells that they may.
+Before `tls_start` a connection is plain too: the question for the gateway's address needs no start.
 """
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsContext, TlsState
+from firmware.layouts.tls import (
+    KEY_RECORDS_MAX,
+    RecordType,
+    TlsContext,
+    TlsDirection,
+    TlsFlag,
+    TlsState,
+)
+from firmware.layouts.tls_sites import Alert
 from firmware.tcp.connect import tcp_abort, tcp_close
 from firmware.tcp.reliable import tcp_commit, tcp_reserve
 from firmware.tcp.ring import tcp_consume, tcp_readable
+from firmware.tls.protect import tls_erase
+from firmware.tls.send import tls_alert, tls_commit_record, tls_reserve_record, tls_update_keys
+from firmware.tls.stream import tls_pull
 from toolchain.asm import (
+    AE,
+    BE,
     CF,
+    EAX,
     ECX,
+    EDI,
+    EDX,
+    NE,
+    NZ,
+    R12,
+    R12D,
     RAX,
     RBX,
     RCX,
     RDI,
-    RDX,
     RSI,
+    A,
     Asm,
+    B,
+    C,
+    E,
     In,
     Out,
     Reg32,
+    Z,
     routine,
 )
 
@@ -44,66 +68,152 @@ def tls_start(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     outputs=[Out(RSI, "first readable byte"), Out(ECX, "readable bytes, in one run")],
-    calls=[tcp_readable],
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state, TlsContext.plain_left],
+    calls=[tcp_readable, tls_pull],
     source="firmware/docs/layers.md",
 )
 def tls_readable(a: Asm, shard: ShardContext) -> None:
     """Show the plain text that was received and not yet consumed."""
-    a.jmp(tcp_readable)
+    shown = a.label("shown")
+    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
+    with a.if_(BE):
+        a.jmp(tcp_readable)
+    a.cmp(shard.tls.plain_left, 0)
+    a.j(NE, shown)
+    a.cmp(shard.tls.state, TlsState.CONNECTED)
+    with a.if_(E):
+        a.call(tls_pull)
+    a.place(shown)
+    a.call(tcp_readable)
+    a.mov(ECX, shard.tls.plain_left)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard; its reader can do nothing with what is readable")],
+    outputs=[Out(CF, "1 = there is no more now")],
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state],
+    calls=[tls_pull],
+    source="firmware/docs/layers.md",
+)
+def tls_more(a: Asm, shard: ShardContext) -> None:
+    """Add to the readable run what has come beyond it; its first byte moves."""
+    a.cmp(shard.tls.state, TlsState.CONNECTED)
+    with a.if_(E):
+        a.jmp(tls_pull)
+    a.stc()
+    a.ret()
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(ECX, int, "bytes that were read")],
     clobbers=[RAX, RCX],
+    reads=[TlsContext.state, TlsContext.plain_left, TlsContext.gap],
+    writes=[TlsContext.plain_left, TlsContext.gap],
     calls=[tcp_consume],
     source="firmware/docs/layers.md",
 )
 def tls_consume(a: Asm, shard: ShardContext, length: Reg32) -> None:
-    """Free plain text that was read."""
+    """Free plain text that was read, and with its last byte what lies behind it."""
+    tls = shard.tls
+    a.cmp(tls.state, TlsState.PASS_THROUGH)
+    with a.if_(BE):
+        a.jmp(tcp_consume)
+    a.cmp(length, tls.plain_left)
+    a.cmov(A, length, tls.plain_left)
+    a.sub(tls.plain_left, length)
+    with a.if_(Z):
+        a.add(length, tls.gap)
+        a.mov(tls.gap, 0)
     a.jmp(tcp_consume)
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(ECX, int, "bytes wanted in one run")],
     outputs=[Out(RDI, "where to write them"), Out(CF, "1 = no room now")],
-    clobbers=[RAX, RCX, RDX, RSI],
-    calls=[tcp_reserve],
-    source="firmware/docs/layers.md",
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state, TlsContext.flags, TlsDirection.sequence],
+    calls=[tcp_reserve, tls_reserve_record, tls_update_keys],
+    saves=[R12],
+    source="firmware/docs/layers.md; RFC 8446 4.6.3 and 5.5",
 )
 def tls_reserve(a: Asm, shard: ShardContext, length: Reg32) -> None:
-    """Find contiguous space for plain text."""
-    a.jmp(tcp_reserve)
+    """Find contiguous space for plain text; a KeyUpdate that is owed or due goes first."""
+    due, room, full = a.label("due"), a.label("room"), a.label("full")
+    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
+    with a.if_(BE):
+        a.jmp(tcp_reserve)
+    a.cmp(shard.tls.state, TlsState.CONNECTED)
+    a.j(NE, full)
+    a.test(shard.tls.flags, TlsFlag.KEY_UPDATE_OWED)
+    a.j(NZ, due)
+    a.cmp(shard.tls_keys.send.sequence, KEY_RECORDS_MAX)
+    a.jb(room)
+    a.place(due)
+    a.mov(R12D, length)
+    a.call(tls_update_keys)
+    a.j(C, full)
+    a.mov(ECX, R12D)
+    a.place(room)
+    a.jmp(tls_reserve_record)
+    a.place(full)
+    a.xor(EDI, EDI)
+    a.stc()
+    a.ret()
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(ECX, int, "bytes written, at most as reserved")],
-    calls=[tcp_commit],
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state],
+    calls=[tcp_commit, tls_commit_record],
     source="firmware/docs/layers.md",
 )
 def tls_commit(a: Asm, shard: ShardContext, length: Reg32) -> None:
-    """Make written bytes part of the stream."""
-    a.jmp(tcp_commit)
+    """Make written bytes part of the stream, sealed when there are keys."""
+    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
+    with a.if_(BE):
+        a.jmp(tcp_commit)
+    a.mov(EAX, RecordType.APPLICATION_DATA)
+    a.jmp(tls_commit_record)
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
-    clobbers=[RAX],
-    calls=[tcp_close],
-    source="firmware/docs/layers.md",
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state, TlsContext.flags],
+    writes=[TlsContext.flags],
+    calls=[tls_alert, tcp_close],
+    source="firmware/docs/layers.md; RFC 8446 6.1",
 )
 def tls_close(a: Asm, shard: ShardContext) -> None:
-    """End our direction after what is queued."""
+    """End our direction after what is queued; with TLS close_notify goes before."""
+    tls = shard.tls
+    with a.block() as plain:
+        a.cmp(tls.state, TlsState.CONNECTED)
+        a.leave(B, plain)
+        a.test(tls.flags, TlsFlag.CLOSED)
+        a.leave(NZ, plain)
+        a.or_(tls.flags, TlsFlag.CLOSED)
+        a.mov(EDX, Alert.CLOSE_NOTIFY)
+        a.call(tls_alert)
     a.jmp(tcp_close)
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     clobbers=CALLER_SAVED,
+    reads=[TlsContext.state],
     writes=[TlsContext.state],
-    calls=[tcp_abort],
+    calls=[tls_erase, tcp_abort],
     source="firmware/docs/layers.md",
 )
 def tls_abort(a: Asm, shard: ShardContext) -> None:
-    """Reset the connection now."""
+    """Reset the connection now; its keys are erased."""
+    a.cmp(shard.tls.state, TlsState.WAIT_SERVER_HELLO)
+    with a.if_(AE):
+        a.call(tls_erase)
     a.mov(shard.tls.state, TlsState.IDLE)
     a.jmp(tcp_abort)

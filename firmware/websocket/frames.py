@@ -2,7 +2,6 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import (
     CONTROL_BIT,
     END_OF_STREAM,
@@ -15,7 +14,8 @@ from firmware.layouts.websocket import (
     WsFlag,
     WsState,
 )
-from firmware.tls.transport import tls_consume, tls_readable
+from firmware.tls.stream import tls_ended
+from firmware.tls.transport import tls_consume, tls_more, tls_readable
 from firmware.websocket.close import ws_peer_close
 from firmware.websocket.fail import Violations, ws_fail
 from firmware.websocket.header import ws_header, ws_open_frame
@@ -30,6 +30,7 @@ from toolchain.asm import (
     EDI,
     EDX,
     ESI,
+    NC,
     NE,
     NZ,
     R12,
@@ -48,7 +49,6 @@ from toolchain.asm import (
     C,
     E,
     In,
-    Label,
     Out,
     Reg32,
     Reg64,
@@ -108,7 +108,6 @@ def ws_pong(a: Asm, shard: ShardContext, payload: Reg64, length: Reg32) -> None:
     ],
     clobbers=CALLER_SAVED,
     reads=[
-        TcpContext.state,
         WebSocketContext.state,
         WebSocketContext.error,
         WebSocketContext.flags,
@@ -127,6 +126,8 @@ def ws_pong(a: Asm, shard: ShardContext, payload: Reg64, length: Reg32) -> None:
     ],
     calls=[
         tls_readable,
+        tls_more,
+        tls_ended,
         tls_consume,
         ws_response,
         ws_header,
@@ -223,7 +224,10 @@ def ws_next(a: Asm, shard: ShardContext) -> None:
 
     # Nothing can be made of what is there. The end of the stream is fine after our close frame.
     a.place(starved)
-    _unless_ended(a, shard, none)
+    a.call(tls_more)
+    a.j(NC, again)
+    a.call(tls_ended)
+    a.j(C, none)
     a.cmp(ws.state, WsState.CLOSING)
     a.jne(bad[END_OF_STREAM])
     a.mov(ws.state, WsState.CLOSED)
@@ -232,7 +236,10 @@ def ws_next(a: Asm, shard: ShardContext) -> None:
     # After a violation or the close handshake the rest of the stream means nothing.
     a.place(drain)
     a.call(tls_consume)
-    _unless_ended(a, shard, none)
+    a.call(tls_more)
+    a.j(NC, again)
+    a.call(tls_ended)
+    a.j(C, none)
     a.cmp(ws.state, WsState.CLOSING)
     a.jne(none)
     a.mov(ws.state, WsState.CLOSED)
@@ -243,14 +250,6 @@ def ws_next(a: Asm, shard: ShardContext) -> None:
     a.stc()
     a.ret()
     bad.emit(none)
-
-
-def _unless_ended(a: Asm, shard: ShardContext, out: Label) -> None:
-    """Leave unless the peer's FIN was taken; FAILED is the lifecycle's to see."""
-    a.mov(EAX, shard.tcp.state)
-    a.sub(EAX, TcpState.CLOSE_WAIT)
-    a.cmp(EAX, TcpState.TIME_WAIT - TcpState.CLOSE_WAIT)
-    a.j(A, out)
 
 
 def _deliver(a: Asm, shard: ShardContext, bad: Violations) -> None:

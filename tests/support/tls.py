@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from emulator.machine import Region
 from firmware.errors import describe
@@ -129,7 +129,9 @@ class Peer:
     def _rekey(self) -> None:
         self.sequence = 0
         self._iv = int.from_bytes(self._label(b"iv", 12), "big")
-        self._aead = AESGCM(self._label(b"key", 16 if self.suite == 0x1301 else 32))
+        key = self._label(b"key", 16 if self.suite == Suite.AES_128_GCM_SHA256 else 32)
+        chacha = self.suite == Suite.CHACHA20_POLY1305_SHA256
+        self._aead = ChaCha20Poly1305(key) if chacha else AESGCM(key)
 
     def update(self) -> None:
         """Go on to the next traffic secret."""

@@ -111,7 +111,7 @@ def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic):
     assert report["shards"] == report["ready"] == 16
     assert report["transport"] == "ws"
     assert 0 < report["nbp_to_ready_ms"] < report["power_on_to_ready_ms"]
-    assert 0 < report["image_bytes"] <= 128 * 1024
+    assert 0 < report["image_bytes"] <= 272 * 1024
     assert set(report) == {
         "shards",
         "ready",

@@ -6,11 +6,21 @@ from emulator.models.crypto.aes_gcm import (
     aes_gcm_open_aesni,
     aes_gcm_seal_aesni,
 )
+from emulator.models.crypto.chacha20_poly1305 import (
+    chacha20_poly1305_key,
+    chacha20_poly1305_open,
+    chacha20_poly1305_seal,
+)
 from emulator.models.tls.schedule import tls_expand
 from emulator.models.tls.transcript import size_of
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsDirection
 from firmware.layouts.tls_schedule import IV, KEY, UPDATE
+
+
+def _is_chacha(w: World, shard: int) -> bool:
+    """Tell whether the suite is TLS_CHACHA20_POLY1305_SHA256 (RFC 8446 B.4)."""
+    return bool(w.view(ShardContext, shard).tls.suite == 0x1303)
 
 
 @model
@@ -26,7 +36,8 @@ def tls_make_key(w: World, shard: int, direction: int) -> None:
     tls_expand(w, shard, secret, label, label, 0, kept.offset_of("iv"), 12)
     label = w.address(KEY)
     tls_expand(w, shard, secret, label, label, 0, kept.offset_of("raw"), size)
-    aes_gcm_key_aesni(w, kept.offset_of("key"), kept.offset_of("raw"), size)
+    make = chacha20_poly1305_key if _is_chacha(w, shard) else aes_gcm_key_aesni
+    make(w, kept.offset_of("key"), kept.offset_of("raw"), size)
     kept.raw[:] = bytes(32)
 
 
@@ -60,7 +71,8 @@ def tls_seal(w: World, shard: int, text: int, length: int) -> None:
     kept = w.view(ShardContext, shard).tls_keys.send
     tls_nonce(w, kept.address_)
     key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
-    aes_gcm_seal_aesni(w, key, text, length, nonce, text - 5, 5)
+    seal = chacha20_poly1305_seal if _is_chacha(w, shard) else aes_gcm_seal_aesni
+    seal(w, key, text, length, nonce, text - 5, 5)
 
 
 @model
@@ -69,7 +81,8 @@ def tls_open(w: World, shard: int, text: int, length: int) -> int:
     kept = w.view(ShardContext, shard).tls_keys.receive
     tls_nonce(w, kept.address_)
     key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
-    return int(aes_gcm_open_aesni(w, key, text, length, nonce, text - 5, 5))
+    opened = chacha20_poly1305_open if _is_chacha(w, shard) else aes_gcm_open_aesni
+    return int(opened(w, key, text, length, nonce, text - 5, 5))
 
 
 @model

@@ -1,7 +1,8 @@
 """Incoming frames."""
 
 from emulator.effects import World, model
-from emulator.models.tls.transport import tls_consume, tls_readable
+from emulator.models.tls.stream import tls_ended
+from emulator.models.tls.transport import tls_consume, tls_more, tls_readable
 from emulator.models.websocket.close import ws_peer_close
 from emulator.models.websocket.fail import violate
 from emulator.models.websocket.header import Header, ws_header, ws_open_frame
@@ -10,11 +11,8 @@ from emulator.models.websocket.send import ws_begin, ws_finish
 from emulator.models.websocket.utf8 import utf8_check
 from firmware.layouts import websocket as layout
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpState
 from firmware.layouts.websocket import Opcode, WsFlag, WsState
 from firmware.websocket.utf8 import UTF8_ACCEPT, UTF8_REJECT
-
-_ENDED = (TcpState.CLOSE_WAIT, TcpState.CLOSING, TcpState.LAST_ACK, TcpState.TIME_WAIT)
 
 
 @model
@@ -65,16 +63,18 @@ def _deliver(w: World, shard: int, where: int, length: int) -> tuple[int, int, i
     return where, length, part
 
 
-def _starved(w: World, shard: int) -> None:
-    context = w.view(ShardContext, shard)
-    if context.tcp.state not in _ENDED:
-        return
-    if context.websocket.state == WsState.CLOSING:
-        context.websocket.state = WsState.CLOSED
-    elif not context.websocket.error and context.websocket.state in (
-        WsState.HANDSHAKE, WsState.OPEN,
-    ):  # fmt: skip
+def _starved(w: World, shard: int) -> bool:
+    """Tell whether there is more to read; otherwise see whether the stream is over."""
+    if not tls_more(w, shard):
+        return True
+    if tls_ended(w, shard):
+        return False
+    ws = w.view(ShardContext, shard).websocket
+    if ws.state == WsState.CLOSING:
+        ws.state = WsState.CLOSED
+    elif not ws.error and ws.state in (WsState.HANDSHAKE, WsState.OPEN):
         violate(w, shard, layout.END_OF_STREAM)
+    return False
 
 
 _NOTHING = (1, None, None, None)
@@ -91,7 +91,8 @@ def ws_next(w: World, shard: int) -> tuple[int, int | None, int | None, int | No
         where, ready = tls_readable(w, shard)
         if ws.error or ws.state in (WsState.CLOSED, WsState.FAILED):
             tls_consume(w, shard, ready)
-            _starved(w, shard)
+            if _starved(w, shard):
+                continue
             return _NOTHING
         if ws.state == WsState.IDLE:
             return _NOTHING
@@ -100,13 +101,15 @@ def ws_next(w: World, shard: int) -> tuple[int, int | None, int | None, int | No
             if ws.state == WsState.FAILED:
                 return _NOTHING
             if not head:
-                _starved(w, shard)
+                if _starved(w, shard):
+                    continue
                 return _NOTHING
             tls_consume(w, shard, head)
             continue
         if ws.frame_left:
             if not ready:
-                _starved(w, shard)
+                if _starved(w, shard):
+                    continue
                 return _NOTHING
             given = _deliver(w, shard, where, min(ready, ws.frame_left))
             return (0, *given) if given else _NOTHING
@@ -114,12 +117,14 @@ def ws_next(w: World, shard: int) -> tuple[int, int | None, int | None, int | No
         if failed:
             return _NOTHING
         if not size or first is None or length is None:
-            _starved(w, shard)
+            if _starved(w, shard):
+                continue
             return _NOTHING
         header = Header(size, first, length)
         if header.opcode >= Opcode.CLOSE:
             if size + length > ready:
-                _starved(w, shard)
+                if _starved(w, shard):
+                    continue
                 return _NOTHING
             if _control(w, shard, header, where + size):
                 return _NOTHING

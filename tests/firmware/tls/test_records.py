@@ -2,7 +2,7 @@
 
 import pytest
 
-from firmware.layouts.tls import TlsFlag, TlsState
+from firmware.layouts.tls import Suite, TlsFlag, TlsState
 from firmware.layouts.tls_sites import REFUSALS
 from firmware.limits import RING_BYTES
 from firmware.tls.records import tls_next_record
@@ -39,10 +39,11 @@ def alerted(peer):
     return found[0] if found else None
 
 
+@pytest.mark.parametrize("suite", Suite)
 @pytest.mark.parametrize("head", [0, RING_BYTES - 6, RING_BYTES - 20])
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 200])
-def test_a_record_opens_where_it_lies(size, head):
-    peer, _ = BENCH.keyed()
+def test_a_record_opens_where_it_lies(size, head, suite):
+    peer, _ = BENCH.keyed(suite)
     content = bytes(n & 0xFF for n in range(size))
     BENCH.receive(peer.seal(content), head=head)
     assert next_record() == (23, content, size + 22)
