@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
+from emulator.compare import value_of
+from emulator.environment import Environment
+from emulator.lockstep import registers_of
 from emulator.machine import Region
 from firmware.errors import describe
 from firmware.layouts.shard import ShardContext
@@ -24,12 +27,28 @@ NAME = b"gateway.example"
 
 
 class TlsBench:
-    """One lab for a test file, with one shard in a handshake. `reset` before each test."""
+    """One lab for a test file, with one shard in a handshake. `reset` before each test.
 
-    def __init__(self, *routines: Routine, extra: tuple[Region, ...] = ()) -> None:
+    Args:
+        routines: What to link.
+        extra: Further memory.
+        judged: Let the models judge every call; without them millions of instructions take no time.
+        semantics: As for `Lab`.
+    """
+
+    def __init__(
+        self,
+        *routines: Routine,
+        extra: tuple[Region, ...] = (),
+        judged: bool = True,
+        semantics: bool | None = None,
+    ) -> None:
         arena = Region("arena", ARENA, TlsArena.SIZE, foreign=True)
-        self.lab = Lab(*routines, tls_take_secret, slots=1, extra=(arena, *extra))
+        self.lab = Lab(
+            *routines, tls_take_secret, slots=1, semantics=semantics, extra=(arena, *extra)
+        )
         self._keys: dict[Suite, bytes] = {}
+        self.judged = judged
         self.reset()
 
     def reset(self) -> None:
@@ -64,7 +83,19 @@ class TlsBench:
         """Call a routine for the shard in lockstep; return its outputs."""
         if "shard" in routine.parameters:
             inputs.setdefault("shard", self.shard)
-        return self.lab.call(routine, **inputs).outputs
+        return (
+            self.lab.call(routine, **inputs).outputs if self.judged else self.run(routine, inputs)
+        )
+
+    def run(self, routine: Routine, inputs: dict[str, int]) -> dict[str, int]:
+        """Call a routine without its model, for what takes millions of instructions."""
+        machine = self.lab.machine
+        machine.environment = Environment()
+        start = machine.image.address(routine)
+        machine.prepare_call(start, registers_of(machine, routine, inputs))
+        machine.run(start)
+        registers, vectors = machine.snapshot.take(), machine.snapshot.vectors()
+        return {o.reg.name: value_of(o.reg, registers, vectors) for o in routine.contract.outputs}
 
     def message(self, body: bytes) -> dict[str, int]:
         """Put a message's body behind its header into the arena; return where and how long."""
