@@ -65,7 +65,7 @@ def node_state(shards: Sequence[ConnectionState]) -> ConnectionState:
     return next(state for state in _ORDER if state in live)
 
 
-def node_latency(latencies: Sequence[int | None]) -> int | None:
-    """Return the slowest shard's latency in milliseconds; None unless every shard has one."""
-    known = [value for value in latencies if value is not None]
-    return max(known) if known and len(known) == len(latencies) else None
+def node_latency(shards: Sequence[tuple[ConnectionState, int | None]]) -> int | None:
+    """Return the slowest latency in milliseconds; None unless every shard is READY and has one."""
+    known = [ms for state, ms in shards if ms is not None and state is ConnectionState.CONNECTED]
+    return max(known) if known and len(known) == len(shards) else None

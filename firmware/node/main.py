@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_seed
 from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY, Memory
 from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE, CoreState, Plan, Slot, core
@@ -65,6 +66,7 @@ from toolchain.asm import (
         ShardContext.plan_generation,
         ShardContext.profile,
         ShardContext.hold,
+        GatewayContext.latency_ms,
         Slot.context,
         Slot.flags,
         CoreState.slots_used,
@@ -90,6 +92,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
     a.mov(CL, CONFIG.it.profile)
     a.mov(shard.profile, CL)
     a.mov(shard.hold, Hold.NEW)
+    a.mov(shard.gateway.latency_ms, LATENCY_UNKNOWN)
     a.lea(RCX, shard.session.valid)
     a.mov(shard.session_ptr, RCX)
 

@@ -2,6 +2,7 @@
 
 from firmware import limits
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
 from firmware.layouts.log import SHARD_RETRY
 from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag
 from firmware.layouts.tls import TlsContext, TlsKeys
@@ -48,6 +49,7 @@ LAYERS_END = ShardContext.gateway.offset + ShardContext.gateway.size
         ShardContext.phase_deadline,
         ShardContext.close_deadline,
         ShardContext.connected_at,
+        GatewayContext.latency_ms,
     ],
     source="firmware/docs/lifecycle.md#reset-scope",
 )
@@ -77,6 +79,8 @@ def wipe_transport(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.phase_deadline, RAX)
     a.mov(shard.close_deadline, RAX)
     a.mov(shard.connected_at, RAX)
+    # No heartbeat was answered yet.
+    a.mov(shard.gateway.latency_ms, LATENCY_UNKNOWN)
     # The wiped field holds all ones; only SEQ_VALID says whether it counts.
     a.mov(shard.sequence, SEQUENCE_NONE)
     a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)

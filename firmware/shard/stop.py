@@ -2,7 +2,12 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.events.send import events_abort
-from firmware.layouts.gateway import CLOSE_DESTROYING_SESSION, CLOSE_KEEPING_SESSION
+from firmware.layouts.gateway import (
+    CLOSE_DESTROYING_SESSION,
+    CLOSE_KEEPING_SESSION,
+    LATENCY_UNKNOWN,
+    GatewayContext,
+)
 from firmware.layouts.log import SHARD_HELD
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
 from firmware.layouts.plan import Leaving
@@ -101,6 +106,7 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
         ShardContext.phase_deadline,
         ShardContext.reconnect_deadline,
         ShardContext.close_deadline,
+        GatewayContext.latency_ms,
     ],
     calls=[events_abort, permit_release, log_write, shard_put_away],
     source="firmware/docs/stop.md#shards",
@@ -128,6 +134,7 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.reconnect_deadline, RAX)
     a.mov(shard.state, ShardState.ASSIGNED)
     a.mov(shard.phase, Phase.NONE)
+    a.mov(shard.gateway.latency_ms, LATENCY_UNKNOWN)
 
     # A farewell that has begun goes on, with the time that it has left.
     a.cmp(shard.close_deadline, 0)

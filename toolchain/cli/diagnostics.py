@@ -174,9 +174,11 @@ def has_shard(reply: dict[str, Any]) -> bool:
 
 def observe_node(shards: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what the reports of all shards say of the node as a whole."""
+    states = [ConnectionState(shard["connection"]) for shard in shards]
+    latencies = [shard["latency_ms"] for shard in shards]
     return {
-        "connection": node_state([ConnectionState(s["connection"]) for s in shards]).value,
-        "latency_ms": node_latency([shard["latency_ms"] for shard in shards]),
+        "connection": node_state(states).value,
+        "latency_ms": node_latency(list(zip(states, latencies, strict=True))),
     }
 
 

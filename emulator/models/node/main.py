@@ -11,6 +11,7 @@ from emulator.models.node.survive import survive_begin
 from emulator.models.shard.survive import survive_offer
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
+from firmware.layouts.gateway import LATENCY_UNKNOWN
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.node import CORE, PLAN
@@ -29,6 +30,7 @@ def slot_add(w: World, slot: int) -> int:
     shard.shard_id, shard.shard_total = config.local_start + slot, config.global_total
     shard.profile, shard.hold = config.profile, Hold.NEW
     shard.plan_generation = w.g(PLAN).generation
+    shard.gateway.latency_ms = LATENCY_UNKNOWN
     shard.session_ptr = shard.session.address_
     core.slots[slot].context, core.slots[slot].flags = address, 1
     core.slots_used += 1

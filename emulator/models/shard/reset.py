@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.log import log
 from emulator.models.shard.resume import restore_resume_state
 from emulator.models.websocket.request import ws_build_request
+from firmware.layouts.gateway import LATENCY_UNKNOWN
 from firmware.layouts.log import SHARD_RETRY
 from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag
 from firmware.limits import TX_BYTES
@@ -26,6 +27,7 @@ def wipe_transport(w: World, shard: int) -> None:
     context.failure_close = context.peer_close = 0
     context.reconnect_deadline = context.attempt_deadline = 0
     context.phase_deadline = context.close_deadline = context.connected_at = 0
+    context.gateway.latency_ms = LATENCY_UNKNOWN
     context.sequence = SEQUENCE_NONE
     context.flags = context.flags & ~ShardFlag.SEQ_VALID
 

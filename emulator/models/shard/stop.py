@@ -14,6 +14,7 @@ from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.close import ws_close
 from emulator.models.websocket.frames import ws_next
 from firmware.layouts.clock import NEVER
+from firmware.layouts.gateway import LATENCY_UNKNOWN
 from firmware.layouts.log import SHARD_HELD
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.plan import Leaving
@@ -59,6 +60,7 @@ def shard_stop(w: World, shard: int) -> None:
     context.connected_at = context.attempt_deadline = 0
     context.phase_deadline = context.reconnect_deadline = 0
     context.state, context.phase = ShardState.ASSIGNED, Phase.NONE
+    context.gateway.latency_ms = LATENCY_UNKNOWN
     if context.close_deadline:
         return
     alive = context.tcp.state in (TcpState.ESTABLISHED, TcpState.CLOSE_WAIT)

@@ -47,7 +47,15 @@ def test_node_state_is_connected_only_when_every_shard_is(shards, wanted):
 
 
 @pytest.mark.parametrize(
-    ("latencies", "wanted"), [([], None), ([3, 9, 4], 9), ([3, None], None), ([None], None)]
+    ("shards", "wanted"),
+    [
+        ([], None),
+        ([(C.CONNECTED, 3), (C.CONNECTED, 9), (C.CONNECTED, 4)], 9),
+        ([(C.CONNECTED, 0)], 0),
+        ([(C.CONNECTED, 3), (C.CONNECTED, None)], None),
+        ([(C.CONNECTED, None)], None),
+        *([[(C.CONNECTED, 3), (state, 9)], None] for state in C if state is not C.CONNECTED),
+    ],
 )
-def test_node_latency_is_the_slowest_once_all_are_known(latencies, wanted):
-    assert node_latency(latencies) == wanted
+def test_node_latency_is_the_slowest_once_all_are_ready(shards, wanted):
+    assert node_latency(shards) == wanted

@@ -2,13 +2,15 @@
 
 import pytest
 
+from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.shard import SEQUENCE_NONE, End, FailureFlag, ShardContext, ShardFlag
 from firmware.limits import TX_BYTES
-from firmware.shard.reset import LAYERS_END, LAYERS_START, reset_shard, wipe_transport
+from firmware.shard.reset import LAYERS_START, reset_shard, wipe_transport
 from tests.support.lab import Lab
 
 LAB = Lab(wipe_transport, reset_shard, slots=3)
 JUNK = 0x77
+GATEWAY = ShardContext.gateway.offset
 
 
 @pytest.fixture
@@ -50,12 +52,16 @@ def test_wipe_clears_the_websocket_workspace(wiped):
 
 
 def test_wipe_clears_the_discord_workspace(wiped):
-    assert not any(layer(wiped, "gateway"))
+    at = GatewayContext.latency_ms.offset
+    workspace = bytearray(layer(wiped, "gateway"))
+    assert workspace[at : at + 4] == b"\xff" * 4, "no latency is known"
+    workspace[at : at + 4] = bytes(4)
+    assert not any(workspace)
 
 
 def test_wipe_clears_receive_and_transmit_lengths(wiped):
     # They live in the TCP page: nothing readable, nothing queued.
-    run = LAB.machine.read(wiped.address_ + LAYERS_START, LAYERS_END - LAYERS_START)
+    run = LAB.machine.read(wiped.address_ + LAYERS_START, GATEWAY - LAYERS_START)
     assert not any(run)
 
 

@@ -9,10 +9,12 @@ import pytest
 from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.packet import ACK, FIN, RST, SYN
 from emulator.simulation.peers.tcp_tricks import clamp_window
+from firmware.layouts.gateway import LATENCY_UNKNOWN
 from firmware.layouts.node import CLOCK
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import ShardState
+from firmware.layouts.shard import Phase, ShardState
 from pxe.gateway import Step
+from toolchain.cli.diagnostics import shard_report
 
 S = ShardState
 BEAT_MS = 5_000
@@ -178,6 +180,31 @@ def test_v43_a_dead_connection_shows_how_old_its_signs_of_life_are(case_of, prof
     assert status["frame_age_ms"] >= 30_000
     case.until_records(1, within_s=120)
     assert case.view.gateway.latency_ms == 0xFFFF_FFFF
+
+
+def test_v43_only_an_answered_beat_of_this_connection_has_a_latency(case_of, profile):
+    case = case_of(profile, shards=1, ready=False, heartbeat_interval_ms=BEAT_MS)
+    seen = {}
+
+    def look(_attachment):
+        row = case.row
+        early = row.phase in (Phase.PERMIT, Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
+        if row.state in (S.ASSIGNED, S.BACKOFF, S.FATAL) or early:
+            seen.setdefault((row.state, row.phase), set()).add(case.view.gateway.latency_ms)
+
+    case.rig.after_turn.append(look)
+    case.until_ready()
+    case.until(lambda: case.view.gateway.latency_ms != LATENCY_UNKNOWN)
+    assert shard_report(case.rig.status(0))["latency_ms"] is not None
+    case.act(lambda core: core.abort(0))
+    case.healed()
+    case.until(lambda: case.view.gateway.latency_ms != LATENCY_UNKNOWN)
+    case.act(lambda core: core.kick(0, 4004))
+    case.until(lambda: case.row.state == S.FATAL)
+    case.run(10)
+    assert shard_report(case.rig.status(0))["latency_ms"] is None
+    assert {state for state, _phase in seen} == {S.ASSIGNED, S.STARTING, S.BACKOFF, S.FATAL}
+    assert set.union(*seen.values()) == {LATENCY_UNKNOWN}
 
 
 def test_v44_a_clock_that_passes_the_sign(case_of, profile):
