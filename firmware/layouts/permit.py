@@ -6,6 +6,8 @@ from toolchain.layout import Global, Struct, array, u32, u64
 
 PERMITS_MAX = 256
 """As many keys as a configuration may name; each is 32 bytes."""
+IDENTIFY_REFUSED_MS = 5_000
+"""How long a key stays busy after an op 9 to its Identify (case E2); Fluxer of the old kind needs it."""
 
 
 class Permit(Struct):

@@ -36,7 +36,7 @@ from firmware.log import log, log_write
 from firmware.shard.backoff import choose_delay, schedule_backoff, schedule_backoff_jittered
 from firmware.shard.evidence import copy_evidence
 from firmware.shard.gap import shard_gap_begin
-from firmware.shard.permit import permit_release
+from firmware.shard.permit import permit_refuse, permit_release
 from firmware.shard.reset import wipe_transport
 from firmware.shard.resume import restore_resume_state, shard_is_resumable
 from firmware.shard.verdict import classify, judge_health, shard_verdict
@@ -306,6 +306,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
         settle_session,
         shard_gap_begin,
         permit_release,
+        permit_refuse,
         judge_health,
         shard_back_off,
         ws_close,
@@ -329,6 +330,7 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
     a.call(settle_session)
     a.call(shard_gap_begin)
     a.call(permit_release)
+    a.call(permit_refuse)
     a.call(judge_health)
     a.xor(EAX, EAX)
     a.mov(shard.connected_at, RAX)

@@ -2,9 +2,9 @@
 
 from firmware.gateway.profile import profile_table
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.permit import PERMITS, Permit, Permits
+from firmware.layouts.permit import IDENTIFY_REFUSED_MS, PERMITS, Permit, Permits
 from firmware.layouts.profile import ProfileTable
-from firmware.layouts.shard import ShardContext
+from firmware.layouts.shard import End, Phase, ShardContext
 from toolchain.asm import (
     CF,
     EAX,
@@ -16,6 +16,7 @@ from toolchain.asm import (
     RCX,
     RDX,
     RSI,
+    A,
     Asm,
     B,
     E,
@@ -26,16 +27,20 @@ from toolchain.asm import (
 
 
 def _find_key(a: Asm, shard: ShardContext) -> Permit:
-    """RSI := the shard's permit, ECX := its owner mark (slot + 1). Clobbers RAX, RDX."""
+    """RSI := the shard's permit. Clobbers RAX, RDX."""
     a.mov(EAX, shard.shard_id)
     a.xor(EDX, EDX)
     a.div(PERMITS.it.max_concurrency)
     a.shl(EDX, 5)  # a permit is 32 bytes
     a.lea(RSI, PERMITS.it.keys.address)
     a.add(RSI, RDX)
+    return Permit.at(RSI)
+
+
+def _mark(a: Asm, shard: ShardContext) -> None:
+    """ECX := how the shard is named as an owner: slot + 1."""
     a.movzx(ECX, shard.slot)
     a.inc(ECX)
-    return Permit.at(RSI)
 
 
 @routine(
@@ -64,6 +69,7 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
     arrival it would keep every other one from its turn.
     """
     permit = _find_key(a, shard)
+    _mark(a, shard)
     mine, busy, free, out = map(a.label, ("mine", "busy", "free", "out"))
 
     a.mov(EAX, permit.owner)
@@ -125,6 +131,7 @@ def permit_take(a: Asm, shard: ShardContext) -> None:
 def permit_release(a: Asm, shard: ShardContext) -> None:
     """Give the permit back; its key stays busy as long as the profile says. Who only waits is out."""
     permit = _find_key(a, shard)
+    _mark(a, shard)
     a.cmp(permit.waiter, ECX)
     with a.if_(E):
         a.mov(permit.waiter, 0)
@@ -138,4 +145,36 @@ def permit_release(a: Asm, shard: ShardContext) -> None:
     a.mov(permit.busy_until, RAX)
     a.mov(permit.owner, 0)
     a.dec(PERMITS.it.owned)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard whose attempt failed, its phase still known")],
+    clobbers=[RAX, RDX, RSI],
+    reads=[
+        ShardContext.failure,
+        ShardContext.phase,
+        ShardContext.shard_id,
+        Permits.max_concurrency,
+        Permit.busy_until,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[Permit.busy_until],
+    source="firmware/docs/lifecycle.md#permits",
+)
+def permit_refuse(a: Asm, shard: ShardContext) -> None:
+    """Keep the key busy when an Identify was answered by op 9: the service wants a slower pace."""
+    a.cmp(shard.failure, End.INVALID_SESSION)
+    with a.if_(NE):
+        a.ret()
+    a.cmp(shard.phase, Phase.IDENT)
+    with a.if_(NE):
+        a.ret()
+    permit = _find_key(a, shard)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, IDENTIFY_REFUSED_MS)
+    a.add(RAX, core.now)
+    a.cmp(RAX, permit.busy_until)
+    with a.if_(A):
+        a.mov(permit.busy_until, RAX)
     a.ret()

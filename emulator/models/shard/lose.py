@@ -9,7 +9,7 @@ from emulator.models.shard.backoff import (
 )
 from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.gap import shard_gap_begin
-from emulator.models.shard.permit import permit_release
+from emulator.models.shard.permit import permit_refuse, permit_release
 from emulator.models.shard.reset import wipe_transport
 from emulator.models.shard.resume import restore_resume_state, shard_is_resumable
 from emulator.models.shard.verdict import classify, judge_health, shard_verdict
@@ -136,6 +136,7 @@ def shard_lose(w: World, shard: int) -> None:
     settle_session(w, shard)
     shard_gap_begin(w, shard)
     permit_release(w, shard)
+    permit_refuse(w, shard)
     judge_health(w, shard)
     context.connected_at = context.attempt_deadline = context.phase_deadline = 0
     context.phase = Phase.NONE

@@ -2,9 +2,9 @@
 
 from emulator.effects import World, model
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.permit import IDENTIFY_REFUSED_MS, PERMITS
 from firmware.layouts.profile import PROFILES
-from firmware.layouts.shard import ShardContext
+from firmware.layouts.shard import End, Phase, ShardContext
 
 
 @model
@@ -38,3 +38,15 @@ def permit_release(w: World, shard: int) -> None:
     permit.busy_until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * spacing_ms
     permit.owner = 0
     permits.owned -= 1
+
+
+@model
+def permit_refuse(w: World, shard: int) -> None:
+    """An op 9 to an Identify keeps its key busy for 5 s from then on."""
+    context, permits = w.view(ShardContext, shard), w.g(PERMITS)
+    if (context.failure, context.phase) != (End.INVALID_SESSION, Phase.IDENT):
+        return
+    permit = permits.keys[context.shard_id % permits.max_concurrency]
+    until = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * IDENTIFY_REFUSED_MS
+    if until > permit.busy_until:
+        permit.busy_until = until

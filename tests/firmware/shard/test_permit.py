@@ -5,11 +5,11 @@ import pytest
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import ShardContext
-from firmware.shard.permit import permit_release, permit_take
+from firmware.layouts.shard import End, Phase, ShardContext
+from firmware.shard.permit import permit_refuse, permit_release, permit_take
 from tests.support.lab import Lab
 
-LAB = Lab(permit_take, permit_release, slots=3)
+LAB = Lab(permit_take, permit_release, permit_refuse, slots=3)
 MS = 1_000_000
 
 
@@ -63,6 +63,17 @@ def test_permit_release_frees_the_key_of_the_shard_alone(shards):
     keys = LAB.g(PERMITS).keys
     assert [keys[n].owner for n in range(3)] == [0, 1, 0]
     assert [keys[n].busy_until for n in range(3)] == [0, 0, 12_000 * MS]
+
+
+@pytest.mark.parametrize("before", [11_999, 12_000, 12_001])
+@pytest.mark.parametrize("phase", [Phase.IDENT, Phase.REPLAY, Phase.NONE])
+@pytest.mark.parametrize("end", [End.INVALID_SESSION, End.CLOSED])
+def test_permit_refuse_keeps_the_key_of_a_refused_identify_busy(shards, end, phase, before):
+    context, key = LAB.view(ShardContext, shards[0]), LAB.g(PERMITS).keys[0]
+    context.failure, context.phase, key.busy_until = end, phase, before * MS
+    LAB.call(permit_refuse, shard=shards[0])
+    refused = (end, phase) == (End.INVALID_SESSION, Phase.IDENT)
+    assert key.busy_until == (max(before, 12_000) if refused else before) * MS
 
 
 @pytest.mark.parametrize("late", [-1, 0, 1])

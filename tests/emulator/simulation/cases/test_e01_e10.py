@@ -41,7 +41,7 @@ def test_e02_op_9_false_after_identify(case_of, profile):
     refused, fresh = case.talks
     assert case.handshakes == [[2], [2]]
     assert refused.closed == 1000
-    # The key stays busy for five seconds after an Identify, whatever came of it.
+    # The key stays busy for five seconds after an Identify that was refused.
     assert fresh.at(2) - refused.at(2) >= 5
     assert case.row.identifies == 2
     assert case.rig.stats.identify_gate_refusals == 0

@@ -118,7 +118,7 @@ def test_e34_a_link_flap(case_of, profile):
     case.act(lambda core: core.restart(keep_sessions=False))
     case.until(lambda: sum(t.handshakes == [2] for t in case.opened) == 16, within_s=120)
     times = sorted(talk.at(2) for talk in case.opened if talk.handshakes == [2])[8:]
-    assert min(b - a for a, b in itertools.pairwise(times)) >= 5
+    assert min(b - a for a, b in itertools.pairwise(times)) >= (5 if case.discord else 0.99)
     assert case.rig.stats.identify_gate_refusals == 0
 
 
