@@ -136,7 +136,6 @@ def gateway_op_hello(a: Asm, shard: ShardContext) -> None:
     a.xor(ECX, ECX)
     a.cmp(gateway.state, GatewayState.WAIT_RESUMED)
     a.set(E, CL)
-    a.mov(R8D, shard.sequence)
     log(a, GATEWAY_HELLO, RBX)
     a.ret()
 
@@ -218,13 +217,11 @@ def gateway_op_ack(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; the server sent op 7")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.sequence],
     calls=[shard_fail, log_write],
     source="firmware/docs/gateway.md#reconnect",
 )
 def gateway_op_reconnect(a: Asm, shard: ShardContext) -> None:
     """Close with 4000 and resume on a new connection."""
-    a.mov(EDX, shard.sequence)
     log(a, GATEWAY_RECONNECT, RBX)
     a.mov(EDX, End.RECONNECT_REQUESTED)
     a.xor(ECX, ECX)
@@ -237,7 +234,6 @@ def gateway_op_reconnect(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "the shard; the server sent op 9")],
     clobbers=CALLER_SAVED,
     reads=[
-        ShardContext.sequence,
         ShardContext.profile,
         ShardContext.resumable_invalid,
         JsonParser.kinds,
@@ -260,7 +256,6 @@ def gateway_op_invalid(a: Asm, shard: ShardContext) -> None:
         a.inc(shard.resumable_invalid)
         a.inc(R12D)
     a.mov(EDX, R12D)
-    a.mov(ECX, shard.sequence)
     log(a, GATEWAY_INVALID, RBX)
     a.lea(R9D, mem64(R12, SESSION_INVALID.code, ref=COMPUTED))
     a.mov(EDX, End.INVALID_SESSION)

@@ -85,7 +85,6 @@ def gateway_closed(a: Asm, shard: ShardContext) -> None:
         a.mov(flags, Action.WAIT)
     a.mov(EDX, code)
     a.mov(ECX, flags)
-    a.mov(R8D, shard.sequence)
     log(a, GATEWAY_CLOSED, RBX)
     a.mov(EDX, End.CLOSED)
     a.mov(ECX, flags)

@@ -23,6 +23,7 @@ from firmware.layouts.log_line import (
     build_templates,
     code,
     fixed,
+    known,
     names,
     of,
     texts,
@@ -51,7 +52,7 @@ from firmware.layouts.sentences import (
     STATUSES,
 )
 from firmware.layouts.sessions import SessionProblem
-from firmware.layouts.shard import Evidence, Hold, Phase, ShardContext, ShardState, Stop
+from firmware.layouts.shard import Evidence, Hold, Phase, ShardContext, ShardFlag, ShardState, Stop
 from firmware.layouts.stop import StopReason
 from firmware.layouts.survivor import HoldEnd
 from firmware.layouts.tcp import TcpState
@@ -82,21 +83,21 @@ NODE_RELEASED = code("node.released", Level.WARN, was_held=DEC)
 IDENTIFY_SPENT = code("identify.spent", Level.WARN, used=DEC, allowance=DEC, next_in_s=DEC)
 _APPLICATION = fixed("application")
 """Where a failure lies that is not the node's: in what the operator provides."""
-SESSION_RESTORED = code(
-    "lifecycle.sessionRestored", Level.INFO, ageMs=DEC, sequence=of(ShardContext.sequence)
-)
+_SEQUENCE = known(ShardContext.sequence, ShardContext.flags, ShardFlag.SEQ_VALID)
+"""SEQ_VALID alone decides whether there is one (decision 12)."""
+SESSION_RESTORED = code("lifecycle.sessionRestored", Level.INFO, ageMs=DEC, sequence=_SEQUENCE)
 SESSION_IGNORED = code(
     "lifecycle.sessionSnapshotIgnored", Level.WARN, problem=names(SessionProblem), sequence=DEC
 )
 SESSION_LOAD_FAILED = code(
     "lifecycle.sessionLoadFailed", Level.ERROR, origin=_APPLICATION, timeoutMs=DEC
 )
-SESSION_SAVED = code("lifecycle.sessionSaved", Level.DEBUG, sequence=of(ShardContext.sequence))
+SESSION_SAVED = code("lifecycle.sessionSaved", Level.DEBUG, sequence=_SEQUENCE)
 SESSION_SAVE_FAILED = code(
     "lifecycle.sessionSaveFailed",
     Level.ERROR,
     origin=_APPLICATION,
-    sequence=of(ShardContext.sequence),
+    sequence=_SEQUENCE,
 )
 IDENTIFY_REFUSED = code(
     "lifecycle.identifyPermitFailed", Level.ERROR, reason=names(Hold), used=DEC, allowance=DEC
@@ -106,12 +107,12 @@ SHARD_STATE = code(
 )
 SHARD_RETRY = code(
     "shard.reset", Level.DEBUG,
-    reconnects=of(ShardContext.reconnects), sequence=of(ShardContext.sequence),
+    reconnects=of(ShardContext.reconnects), sequence=_SEQUENCE,
 )  # fmt: skip
 SHARD_NO_CLOCK = code(
     "shard.no_clock", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState)
 )
-SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=DEC)
+SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=_SEQUENCE)
 EVENTS_RAW = code("events.raw", Level.DEBUG, sequence=DEC, bytes=DEC)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)
@@ -124,9 +125,9 @@ SHARD_READY = code(
     ("Shard ", of(ShardContext.shard_id), " ", of(ShardContext.gap, texts(READY_TEXT))),
     durationMs=MS, attempt=of(ShardContext.attempts), mode=texts(MODES),
     shards=of(ShardContext.shard_total), outageMs=of(ShardContext.outage_ms),
-    gap=of(ShardContext.gap, texts(GAPS)), known=of(ShardContext.gap_from),
+    gap=of(ShardContext.gap, texts(GAPS)), known=known(ShardContext.gap_from, ShardContext.gap, 0xFF),
     missingFrom=of(ShardContext.hole_first), missingTo=of(ShardContext.hole_last),
-    sequence=of(ShardContext.sequence),
+    sequence=_SEQUENCE,
 )  # fmt: skip
 
 
@@ -157,7 +158,9 @@ def _record(name: str, level: Level, ending: tuple[str | Kind, ...], **more: Kin
         tcp=_evidence(Evidence.tcp_state, names(TcpState)),
         tls=_evidence(Evidence.tls_state, names(TlsState)),
         stage=_evidence(Evidence.phase, names(Phase)),
-        known=_evidence(Evidence.sequence),
+        known=known(
+            Evidence.sequence, Evidence.sequence_valid, 1, ShardContext.evidence
+        ),
     )  # fmt: skip
 
 
@@ -243,12 +246,12 @@ GATEWAY_REJECTED = code(
     dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,
     policy=names(OnMalformed), rejected=of(ShardContext.malformed),
 )  # fmt: skip
-GATEWAY_HELLO = code("gateway.hello", Level.INFO, interval_ms=DEC, resume=DEC, sequence=DEC)
+GATEWAY_HELLO = code("gateway.hello", Level.INFO, interval_ms=DEC, resume=DEC, sequence=_SEQUENCE)
 GATEWAY_URL = code("gateway.resume_url_ignored", Level.WARN, reason=names(UrlFault), bytes=DEC)
 GATEWAY_SEQUENCE = code("gateway.sequence_lower", Level.WARN, got=DEC, known=DEC)
-GATEWAY_RECONNECT = code("gateway.reconnect", Level.INFO, sequence=DEC)
-GATEWAY_INVALID = code("gateway.invalid_session", Level.WARN, resumable=DEC, sequence=DEC)
-GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequence=DEC)
+GATEWAY_RECONNECT = code("gateway.reconnect", Level.INFO, sequence=_SEQUENCE)
+GATEWAY_INVALID = code("gateway.invalid_session", Level.WARN, resumable=DEC, sequence=_SEQUENCE)
+GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequence=_SEQUENCE)
 GATEWAY_RATE_LIMITED = code("gateway.rate_limited", Level.WARN, opcode=DEC, retry_ms=DEC)
 GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
 

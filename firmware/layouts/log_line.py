@@ -44,7 +44,8 @@ class Render(enum.IntEnum):
     NAMES = 4
     SHARD = 5
     WORD = 6
-    FIXED = 7
+    KNOWN = 7
+    FIXED = 8
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Kind:
         offset: Of the value in ShardContext; counts only with `size`.
         size: Bytes of that value; 0 = the value is in a register.
         word: For WORD: offset in ShardContext of the characters; the value is how many they are.
-        room: For WORD: how many are printed at most.
+            For KNOWN: offset of the byte that says whether the value counts.
+        room: For WORD: how many are printed at most. For KNOWN: bits of that byte; none set = none.
     """
 
     render: Render
@@ -119,6 +121,19 @@ def of(field: Field, kind: Kind = DEC, inside: Field | None = None) -> Kind:
         inside: The field of ShardContext that holds the struct.
     """
     return replace(kind, offset=field.offset + (inside.offset if inside else 0), size=field.size)
+
+
+def known(field: Field, flag: Field, bits: int, inside: Field | None = None) -> Kind:
+    """Return the kind of a number that is written as `none` unless a flag says that it counts.
+
+    Args:
+        field: The number, as for `of`.
+        flag: Its neighbour; the lowest byte decides.
+        bits: Of that byte; one of them has to be set.
+        inside: The field of ShardContext that holds the struct of both.
+    """
+    at = flag.offset + (inside.offset if inside else 0)
+    return of(field, Kind(Render.KNOWN, word=at, room=bits), inside)
 
 
 class LogCode(int):
@@ -182,7 +197,8 @@ def code(
 IN_CONTEXT = 7
 """The index of an op whose value lies in the shard: a u16 with offset << 2 | log2(size) follows.
 
-Behind it a WORD has a u16, the offset of its characters, and a u8, how many are printed at most.
+Behind it a WORD has a u16, the offset of its characters, and a u8, how many are printed at most; a
+KNOWN has a u16, the offset of its flags, and a u8, the bits of which one has to be set.
 """
 NAMES_END = 0xFFFF
 """Ends a table of names; the text of `Kind.other` follows."""
@@ -194,7 +210,7 @@ def op(kind: Kind, index: int) -> bytes:
         return bytes([0x80 | kind.render << 3 | index])
     place = kind.offset << 2 | kind.size.bit_length() - 1
     text = bytes([0x80 | kind.render << 3 | IN_CONTEXT]) + place.to_bytes(2, "little")
-    if kind.render is not Render.WORD:
+    if kind.render not in (Render.WORD, Render.KNOWN):
         return text
     return text + kind.word.to_bytes(2, "little") + bytes([kind.room])
 

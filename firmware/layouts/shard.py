@@ -197,6 +197,7 @@ class Evidence(Struct):
     protocol_failures = u8(0x34, "protocol failures in a row without health between")
     recovery_step = u8(0x35, "step of the recovery policy that gave the delay")
     reported = enum8(0x36, Classification, "what the end is reported as; by its deadline another")
+    sequence_valid = u8(0x37, "1 = `sequence` counts, as SEQ_VALID said")
     budget_ms = u32(0x38, "budget of the startup whose limit was met; milliseconds; 0 = none was")
 
 
@@ -246,7 +247,7 @@ class ShardContext(Struct):
     resumable_invalid = u8(0xB2, "op 9 true in a row without READY or RESUMED")
     outage_ms = u32(0xB4, "from the loss to the next READY; the last one; milliseconds")
     required_wait_ms = u32(0xB8, "what the peer asked to wait, set with `failure`; 0 = nothing")
-    gap_from = u32(0xBC, "last sequence before the last loss; counts with ESTABLISHED")
+    gap_from = u32(0xBC, "last sequence before the last loss; counts unless `gap` is NONE")
     evidence = nested(0xC0, Evidence, "the last failure")
     rate_limited_at = u64(0x100, "TSC of the last close with 4008; 0 = none")
     connection = u32(0x108, "generation: dials so far; what belongs to another is dropped")

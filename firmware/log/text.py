@@ -5,6 +5,7 @@ from firmware.layouts.node import CLOCK
 from toolchain.asm import (
     AL,
     AX,
+    CL,
     DL,
     EAX,
     EBX,
@@ -47,6 +48,7 @@ COMPUTED = Region("nothing", "LEA only computes")
 SHARD = Region("shard", "the fields of the line's shard that its code names")
 # Locals of log_write: six values, then room for digits (written from the end), then the line.
 VALUES, DIGITS_END, LINE = 0, 72, 72
+NONE = b"none"
 
 
 def in_ms(a: Asm) -> None:
@@ -68,6 +70,7 @@ def interpret(a: Asm, finished: Label) -> None:
     """
     template, operation, more = a.label("template"), a.label("operation"), a.label("more")
     number, names, name = a.label("number"), a.label("names"), a.label("name")
+    flagged = a.label("flagged")
     a.place(template)
     a.lodsb()
     a.test(AL, AL)
@@ -97,8 +100,9 @@ def interpret(a: Asm, finished: Label) -> None:
     a.cmp(AL, Render.NAMES << 3)
     a.jz(names)
     with a.if_(A):
-        a.cmp(AL, Render.SHARD << 3)
-        a.j(A, name)
+        a.cmp(AL, Render.WORD << 3)
+        a.j(Z, name)
+        a.j(A, flagged)
         # SHARD: nothing for the node's own lines.
         a.test(RBP, RBP)
         a.jz(template)
@@ -125,6 +129,7 @@ def interpret(a: Asm, finished: Label) -> None:
     _number(a, number, template)
     _name(a, names, number, template)
     _word(a, name, template)
+    _known(a, flagged, number, template)
 
 
 def _from_shard(a: Asm) -> None:
@@ -241,4 +246,18 @@ def _word(a: Asm, word: Label, template: Label) -> None:
         a.stosb()
         a.dec(ECX)
         a.again(NZ, characters)
+    a.jmp(template)
+
+
+def _known(a: Asm, flagged: Label, number: Label, template: Label) -> None:
+    """Print the number R9 when its flags say that it counts, else that there is none."""
+    a.place(flagged)
+    a.movzx(EDX, mem16(RSI, ref=TEMPLATES))
+    a.movzx(ECX, mem8(RSI, 2, ref=TEMPLATES))
+    a.add(RSI, 3)
+    a.add(RDX, RBP)
+    a.test(mem8(RDX, ref=SHARD), CL)
+    a.jnz(number)
+    a.mov(mem32(RDI, ref=STACK), int.from_bytes(NONE, "little"))
+    a.add(RDI, len(NONE))
     a.jmp(template)

@@ -5,7 +5,7 @@ from firmware.layouts.shard import Evidence, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
-from toolchain.asm import AL, AX, EAX, EDX, NE, RAX, RBX, RDX, A, Asm, In, routine
+from toolchain.asm import AL, AX, DL, EAX, EDX, NE, RAX, RBX, RDX, A, Asm, In, routine
 
 CONNECTED_MS_MAX = 0xFFFF_FFFF
 """Longer than 49 days counts as that."""
@@ -37,6 +37,7 @@ CONNECTED_MS_MAX = 0xFFFF_FFFF
         Evidence.phase,
         Evidence.close_code,
         Evidence.sequence,
+        Evidence.sequence_valid,
         Evidence.failed_at,
         Evidence.connected_ms,
         Evidence.http_status,
@@ -69,8 +70,12 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
 
     a.mov(EAX, shard.attempts)
     a.mov(kept.attempt, EAX)
-    # Lost is what had been READY; everything else is an attempt that failed.
+    # SEQ_VALID alone says whether the sequence counts (decision 12).
     a.mov(EAX, shard.flags)
+    a.mov(EDX, EAX)
+    a.and_(DL, ShardFlag.SEQ_VALID)
+    a.mov(kept.sequence_valid, DL)
+    # Lost is what had been READY; everything else is an attempt that failed.
     a.shr(EAX, ShardFlag.ESTABLISHED.bit_length() - 1)
     a.and_(AL, 1)
     a.mov(kept.established, AL)

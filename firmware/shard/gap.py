@@ -29,6 +29,7 @@ _STOP = FailureFlag.FATAL | FailureFlag.RESHARD
         ShardContext.failure_flags,
         ShardContext.hole_first,
         Evidence.sequence,
+        Evidence.sequence_valid,
         EventStream.gap_open,
         EventStream.gap_first,
     ],
@@ -49,11 +50,13 @@ def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
     a.call(shard_is_resumable)
     a.j(C, over)
     a.mov(stream.gap_open, 1)
-    # All ones is what a wiped sequence holds.
-    a.mov(EAX, shard.evidence.sequence)
-    a.cmp(EAX, EVENT_UNKNOWN)
+    # Behind the last of all sequences there is none that could be named.
+    a.mov(EAX, EVENT_UNKNOWN)
+    a.cmp(shard.evidence.sequence_valid, 0)
     with a.if_(NE):
-        a.inc(EAX)
+        a.mov(EAX, shard.evidence.sequence)
+        a.add(EAX, 1)
+        a.sbb(EAX, 0)
     # What a replay before this left out lies before it.
     a.cmp(shard.hole_first, 0)
     a.cmov(NE, EAX, shard.hole_first)

@@ -413,7 +413,6 @@ def shard_hold(a: Asm, shard: ShardContext, hold: Reg32) -> None:
         a.call(copy_evidence)
         a.call(permit_release)
         a.mov(EDX, EBP)
-        a.mov(ECX, shard.sequence)
         log(a, SHARD_HELD, RBX)
         # The expired lease keeps the transport silent; this frees the connection's port. The
         # session in memory stays for a later grant.

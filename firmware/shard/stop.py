@@ -29,7 +29,6 @@ from toolchain.asm import (
     BE,
     DL,
     EAX,
-    ECX,
     EDX,
     NE,
     R12,
@@ -89,7 +88,6 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.state,
         ShardContext.leaving,
-        ShardContext.sequence,
         ShardContext.close_deadline,
         TcpContext.state,
         WebSocketContext.state,
@@ -121,7 +119,6 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
     a.call(events_abort)
     a.call(permit_release)
     hold_at_rest(a, shard)
-    a.mov(ECX, shard.sequence)
     log(a, SHARD_HELD, RBX)
     a.cmp(shard.state, ShardState.READY)
     with a.if_(E):

@@ -92,6 +92,7 @@ def test_log_write_line_reads_as_documented():
     kept.close_code, kept.attempt, kept.delay_ms, kept.phase = 4999, 3, 812, Phase.IDENT
     kept.next_step, kept.then, kept.http_status = NextStep.RESUME, Then.WAIT_RESUME, 599
     kept.classification, kept.sequence = Classification.CLOSED, 41
+    kept.sequence_valid = 1
     write(by_name("lifecycle.connectionLost"), shard)
     assert text(0, state.head) == (
         "t=123 level=warn shard=7 code=lifecycle.connectionLost attempt=3 delayMs=812 next=resume "

@@ -14,7 +14,7 @@ from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
 from firmware.layouts.owner import Task
 from firmware.layouts.sentences import CLASSIFICATIONS, GAPS, NEXT, PHASES, REASONS
-from firmware.layouts.shard import SEQUENCE_NONE, ShardContext, ShardFlag, ShardState
+from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.layouts.status import (
     AGE_UNKNOWN,
     STATUS_REPLY_MAGIC,
@@ -186,7 +186,7 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
     """Return what an answer says of its slot's shard, in the stable keys of the JSON output."""
     head = unpack(ShardContext, reply["shard"], partial=True)
     flags = ShardFlag(head["flags"])
-    known = ShardFlag.SEQ_VALID in flags and head["sequence"] != SEQUENCE_NONE
+    known = ShardFlag.SEQ_VALID in flags
     connection = shard_state(
         head["state"], head["hold"], flags, closing=head["close_deadline"] != 0
     )
@@ -279,7 +279,7 @@ def _evidence(evidence: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]
         "tls_state": _name(TlsState, evidence["tls_state"]),
         "close_code": evidence["close_code"] or None,
         "http_status": evidence["http_status"] or None,
-        "sequence": None if evidence["sequence"] == SEQUENCE_NONE else evidence["sequence"],
+        "sequence": evidence["sequence"] if evidence["sequence_valid"] else None,
         "connected_ms": evidence["connected_ms"],
         "delay_ms": evidence["delay_ms"],
         "next_step": NEXT[evidence["next_step"]] if evidence["next_step"] else None,

@@ -53,6 +53,6 @@ def parse_line(text: str) -> LogLine | None:
 
 
 def _value(render: Render, text: str) -> int | str:
-    if render in _TEXTS:
+    if render in _TEXTS or (render is Render.KNOWN and text == "none"):
         return text
     return int(text, 16 if render is Render.HEX else 10)

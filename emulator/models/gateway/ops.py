@@ -49,7 +49,7 @@ def gateway_op_hello(w: World, shard: int) -> None:
     gateway.state = GatewayState.ANSWER
     gateway_handshake(w, shard)
     resuming = gateway.state == GatewayState.WAIT_RESUMED
-    log(w, GATEWAY_HELLO, shard, interval, int(resuming), context.sequence)
+    log(w, GATEWAY_HELLO, shard, interval, int(resuming))
 
 
 @model
@@ -82,7 +82,7 @@ def gateway_op_ack(w: World, shard: int) -> None:
 @model
 def gateway_op_reconnect(w: World, shard: int) -> None:
     """Close 4000, session kept."""
-    log(w, GATEWAY_RECONNECT, shard, w.view(ShardContext, shard).sequence)
+    log(w, GATEWAY_RECONNECT, shard)
     shard_fail(w, shard, End.RECONNECT_REQUESTED, 0, 4000, layout.RECONNECT.code)
 
 
@@ -94,7 +94,7 @@ def gateway_op_invalid(w: World, shard: int) -> None:
     keep = keep and context.resumable_invalid < 2
     if keep:
         context.resumable_invalid += 1
-    log(w, GATEWAY_INVALID, shard, int(keep), context.sequence)
+    log(w, GATEWAY_INVALID, shard, int(keep))
     flags, close = (0, 4000) if keep else (FailureFlag.RESET_SESSION, 1000)
     shard_fail(w, shard, End.INVALID_SESSION, flags, close, layout.SESSION_INVALID.code | keep)
 

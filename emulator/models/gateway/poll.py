@@ -22,7 +22,7 @@ def gateway_closed(w: World, shard: int) -> None:
     context = w.view(ShardContext, shard)
     code = context.peer_close
     flags = rule(ProfileId(context.profile), code).action
-    log(w, GATEWAY_CLOSED, shard, code, flags, context.sequence)
+    log(w, GATEWAY_CLOSED, shard, code, flags)
     shard_fail(w, shard, End.CLOSED, flags, 0, PEER_CLOSED.code | code)
 
 

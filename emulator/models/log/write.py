@@ -40,6 +40,8 @@ def _text(w: World, shard: int, kind: Kind, value: int) -> str:
         return str(_ms(w, value))
     if kind.render == Render.FIXED:
         return kind.other
+    if kind.render == Render.KNOWN:
+        return str(value) if w.u8(shard + kind.word) & kind.room else "none"
     if kind.render == Render.WORD:
         sent = w.read(shard + kind.word, min(value, kind.room)) if value else b""
         return "".join(c if c in _NAME else "?" for c in sent.decode("latin-1"))

@@ -14,6 +14,7 @@ def copy_evidence(w: World, shard: int) -> None:
     kept.tcp_state, kept.tls_state = context.tcp.state, context.tls.state
     kept.close_code, kept.http_status = context.peer_close, context.websocket.http_status
     kept.sequence, kept.failed_at = context.sequence, now
+    kept.sequence_valid = int(bool(context.flags & ShardFlag.SEQ_VALID))
     kept.attempt = context.attempts
     kept.established = int(bool(context.flags & ShardFlag.ESTABLISHED))
     since = context.connected_at

@@ -19,7 +19,9 @@ def shard_gap_begin(w: World, shard: int) -> None:
         return
     known = context.evidence.sequence
     stream.gap_open = 1
-    stream.gap_first = EVENT_UNKNOWN if known == EVENT_UNKNOWN else known + 1
+    # Behind the last of all sequences there is none that could be named.
+    named = context.evidence.sequence_valid and known < EVENT_UNKNOWN
+    stream.gap_first = known + 1 if named else EVENT_UNKNOWN
     # What a replay before this left out lies before it.
     stream.gap_first = context.hole_first or stream.gap_first
     events_notice(w, shard, Notice.NEW_SESSION, EVENT_UNKNOWN, 0)

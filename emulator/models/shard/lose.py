@@ -162,7 +162,7 @@ def shard_hold(w: World, shard: int, hold: int) -> None:
         context.failure = End.LEASE_EXPIRED
         copy_evidence(w, shard)
         permit_release(w, shard)
-        log_write(w, shard, SHARD_HELD, hold, context.sequence, 0, 0)
+        log_write(w, shard, SHARD_HELD, hold, 0, 0, 0)
         tls_abort(w, shard)
         context.events.open = 0
         if context.evidence.lost:

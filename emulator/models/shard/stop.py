@@ -53,7 +53,7 @@ def shard_stop(w: World, shard: int) -> None:
         return
     events_abort(w, shard)
     permit_release(w, shard)
-    log_write(w, shard, SHARD_HELD, _hold(context), context.sequence, 0, 0)
+    log_write(w, shard, SHARD_HELD, _hold(context), 0, 0, 0)
     now = w.g(CORE).now
     if context.state == ShardState.READY:
         context.disconnected_at = now

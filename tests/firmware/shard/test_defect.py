@@ -39,7 +39,7 @@ def test_shard_defect_keeps_evidence_and_stops_the_shard():
         "t=90 level=error shard=5 code=lifecycle.connectionEnded attempt=0 stop=defect "
         "reported=defect budgetMs=0 closeCode=0 "
         "reason=defect classification=defect error=0x101000e tcp=established tls=idle "
-        "stage=hello known=0 text=\"Shard 5 could not connect. The node's own code failed before "
+        "stage=hello known=none text=\"Shard 5 could not connect. The node's own code failed before "
         'Hello. The node does not retry what failed by its own fault"\n'
     )
     assert LAB.machine.read(LAB.shard(1, wipe=False), ShardContext.SIZE) == other

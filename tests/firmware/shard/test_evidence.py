@@ -21,19 +21,22 @@ LAB = Lab(copy_evidence)
     now=QWORD,
     since=QWORD,
     cycles=st.sampled_from([0, 1, 1000, 2_600_000]),
+    flags=DWORD,
 )
-def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, since, cycles):
+def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, since, cycles, flags):
     shard = LAB.shard()
     context = LAB.view(ShardContext, shard)
     for name, value in layers.items():
         getattr(context, name).state = value
     context.last_error, context.sequence, context.connected_at = error, sequence, since
+    context.flags = flags
     context.failure, context.phase, context.peer_close = End.CLOSED, Phase.REPLAY, 4009
     LAB.g(CORE).now, LAB.g(CLOCK).tsc_cycles_per_ms = now, cycles
     LAB.call(copy_evidence, shard=shard)
     kept = context.evidence
     assert (kept.error, kept.tcp_state, kept.tls_state) == (error, layers["tcp"], layers["tls"])
     assert (kept.end, kept.phase, kept.close_code) == (End.CLOSED, Phase.REPLAY, 4009)
+    assert (kept.sequence, kept.sequence_valid) == (sequence, flags & 1)
 
 
 @settings(max_examples=30, deadline=None)

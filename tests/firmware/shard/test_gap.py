@@ -21,7 +21,7 @@ ESTABLISHED, VALID = ShardFlag.ESTABLISHED, ShardFlag.SEQ_VALID
 class Lost(Listeners):
     """A shard that was just lost, and one listener."""
 
-    def __init__(self, *, flags=ESTABLISHED, sequence=41, failure_flags=0, valid=0):
+    def __init__(self, *, flags=ESTABLISHED, sequence=41, known=1, failure_flags=0, valid=0):
         super().__init__(LAB)
         self.with_shards(1)
         LAB.g(LOG).level = Level.ERROR
@@ -29,6 +29,7 @@ class Lost(Listeners):
         self.shard = LAB.view(ShardContext, LAB.shard(wipe=False))
         self.shard.flags, self.shard.failure_flags = flags, failure_flags
         self.shard.evidence.sequence = sequence
+        self.shard.evidence.sequence_valid = known
         self.shard.session_ptr = self.shard.session.address_
         self.shard.session.valid = valid
 
@@ -37,9 +38,12 @@ class Lost(Listeners):
         return [(e.notice, e.values) for e in self.heard()]
 
 
-@pytest.mark.parametrize(("sequence", "first"), [(41, 42), (0, 1), (2**32 - 1, None)])
-def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence, first):
-    lost = Lost(sequence=sequence)
+@pytest.mark.parametrize(
+    ("sequence", "known", "first"),
+    [(41, 1, 42), (0, 1, 1), (2**32 - 1, 1, None), (41, 0, None)],
+)
+def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence, known, first):
+    lost = Lost(sequence=sequence, known=known)
     assert lost.lose() == [(Notice.NEW_SESSION, (None, 0)), (Notice.GAP, (first, None))]
     # The next attempts fail, too: the gap is the same one, and its start stays.
     lost.shard.evidence.sequence = 2**32 - 1
@@ -85,15 +89,16 @@ def test_half_an_event_of_the_lost_connection_is_aborted_first():
     open_=st.booleans(),
     told=st.booleans(),
     hole=st.sampled_from([0, 7]),
+    known=st.booleans(),
 )
-def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told, hole):
+def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told, hole, known):
     lost = Lost()
     for name, value in fields.items():
         setattr(lost.shard, name, value)
     for name, value in session.items():
         setattr(lost.shard.session, name, value)
     lost.shard.evidence.sequence, lost.shard.events.gap_open = sequence, told
-    lost.shard.hole_first = hole
+    lost.shard.hole_first, lost.shard.evidence.sequence_valid = hole, known
     if open_:
         lost.call(events_begin, shard=lost.shard.address_)
     lost.lose()

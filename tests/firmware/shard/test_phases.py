@@ -133,7 +133,7 @@ def test_become_ready_clears_what_the_attempt_left(node, present):
     assert context.outage_ms == 1
     assert (
         "code=lifecycle.ready durationMs=22 attempt=3 mode=resume shards=2 outageMs=1 "
-        "gap=replayed known=0 missingFrom=0 missingTo=0 sequence=0" in node.lines()[0]
+        "gap=replayed known=0 missingFrom=0 missingTo=0 sequence=none" in node.lines()[0]
     )
 
 
@@ -168,9 +168,11 @@ def test_become_ready_says_whether_events_may_be_missing(
     assert (context.hole_first, context.hole_last) == missing
     assert context.events.gap_open == 0
     assert not context.flags & ShardFlag.RESTORED
+    known = "none" if gap == Gap.NONE else "0"
     words = {Gap.PARTIAL: "possible"}.get(gap, gap.name.lower())
     assert (
-        f"gap={words} known=0 missingFrom={missing[0]} missingTo={missing[1]} " in (node.lines()[0])
+        f"gap={words} known={known} missingFrom={missing[0]} missingTo={missing[1]} "
+        in (node.lines()[0])
     )
 
 

@@ -87,7 +87,7 @@ ATTEMPT = (
 )
 READY = (
     "t={} level=info shard={} code=lifecycle.ready durationMs=40 attempt=1 mode=identify shards=2 "
-    'outageMs=0 gap=none known=0 sequence=1 text="Shard 0 is ready"'
+    'outageMs=0 gap=none known=none missingFrom=0 missingTo=0 sequence=1 text="Shard 0 is ready"'
 )
 EVIDENCE = (
     "classification=network error=0x4020000 tcp=failed tls=idle stage=none known=3 "

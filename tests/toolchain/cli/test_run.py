@@ -28,7 +28,7 @@ from toolchain.config import load_config
 
 READY = (
     "t={} level=info shard={} code=lifecycle.ready durationMs=40 attempt=1 mode=identify shards=2 "
-    'outageMs=0 gap=none known=0 sequence=1 text="Shard 0 is ready"'
+    'outageMs=0 gap=none known=none missingFrom=0 missingTo=0 sequence=1 text="Shard 0 is ready"'
 )
 FATAL = (
     "t=1 level=error shard=0 code=lifecycle.connectionEnded attempt=1 stop=auth "

@@ -80,6 +80,7 @@ FAILED = FakeShard(
             "phase": Phase.HELLO,
             "close_code": 4009,
             "sequence": 17,
+            "sequence_valid": 1,
             "delay_ms": 5000,
             "failed_at": 8_200_000,
             "connected_ms": 61_000,

@@ -15,6 +15,7 @@ from firmware.layouts.shard import Hold, Phase, ShardState, Stop
 from pxe.gateway.protocol import PROFILES as SERVICES
 from tests.emulator.simulation.test_node_sessions import Host
 from tests.support.cases import RESUME_ADDRESS, RESUME_HOST
+from toolchain.cli.diagnostics import shard_report
 
 S = ShardState
 JITTER_MS = 1_000
@@ -365,14 +366,29 @@ def test_e40_the_last_sequence_of_32_bits(case_of, profile):
     case.act(lambda core: core.dispatch(0, "X", {}))
     case.run(0.1)
     assert (case.row.state, case.row.sequence) == (S.READY, 2**32 - 1)
+    # SEQ_VALID alone says whether it counts.
+    assert shard_report(case.rig.status(0))["sequence"] == 2**32 - 1
     case.act(lambda core: core.abort(0))
     case.until(lambda: case.handshakes == [[2], [6]])
     assert case.talk.body["seq"] == 2**32 - 1
+    assert case.lines("lifecycle.connectionLost")[0]["known"] == str(2**32 - 1)
+    assert shard_report(case.rig.status(0))["last_failure"]["sequence"] == 2**32 - 1
     case.healed()
     # One more does not fit (decision 12).
     case.dispatch(2**32)
     case.until_records(2)
     case.failed("protocol", then="identify")
+
+
+def test_e40_without_a_sequence_there_is_none(case_of, profile):
+    case = case_of(profile, shards=1, ready=False)
+    case.script("connect", "nothing")
+    case.until_records(1)
+    assert case.lines("lifecycle.retry")[0]["known"] == "none"
+    report = shard_report(case.rig.status(0))
+    assert (report["sequence"], report["last_failure"]["sequence"]) == (None, None)
+    case.healed()
+    assert case.lines("lifecycle.ready")[0]["known"] == "none"
 
 
 def test_the_services_of_both_sides_have_the_same_names():

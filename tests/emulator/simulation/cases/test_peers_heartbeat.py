@@ -184,7 +184,7 @@ def test_v43_a_dead_connection_shows_how_old_its_signs_of_life_are(case_of, prof
 
 def test_v43_only_an_answered_beat_of_this_connection_has_a_latency(case_of, profile):
     case = case_of(profile, shards=1, ready=False, heartbeat_interval_ms=BEAT_MS)
-    seen = {}
+    seen: dict[tuple[int, int], set[int]] = {}
 
     def look(_attachment):
         row = case.row
