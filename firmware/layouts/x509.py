@@ -33,7 +33,9 @@ DAYS_BEFORE = constant(
 RSA_BYTES_MIN, RSA_BYTES_MAX = 256, 512
 """Of a modulus whose top bit is set: 2048 to 4096 bits."""
 RSA_EXPONENT_MIN = 3
-P256_POINT_BYTES, P384_POINT_BYTES = 65, 97
+P256_BYTES, P384_BYTES = 32, 48
+"""Of a coordinate."""
+P256_POINT_BYTES, P384_POINT_BYTES = 1 + 2 * P256_BYTES, 1 + 2 * P384_BYTES
 UNCOMPRESSED = 0x04
 """First byte of an uncompressed point (SEC 1 2.3.3)."""
 VERSION_3 = bytes.fromhex("a003020102")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from firmware.layouts.crypto import SHA256_DIGEST_BYTES, Hash
-from firmware.layouts.x509 import Certificate, PublicKey
+from firmware.layouts.crypto import SHA256_DIGEST_BYTES, SHA512_DIGEST_BYTES, Hash
+from firmware.layouts.x509 import P384_BYTES, Certificate, PublicKey
 from toolchain.asm.operands import Region
 from toolchain.layout import (
     Global,
@@ -44,7 +44,7 @@ class ChainState(enum.IntEnum):
 class Chain(Struct):
     """The certificates of one message, and how far the search for a path to an anchor is."""
 
-    SIZE = 0xC20
+    SIZE = 0xCC0
     now = u64(0x00, "given: seconds since 1970")
     store = ptr(0x08, "given: the TrustStore")
     host = ptr(0x10, "given: the name that the leaf must have")
@@ -68,7 +68,9 @@ class Chain(Struct):
     )
     digest = bytes_(0x90, SHA256_DIGEST_BYTES, "SHA-256 of the certificate list", align=8)
     hash = nested(0xB0, Hash, "work space for it")
-    certificates = array(0x180, Certificate, CERTIFICATES_MAX, "in the order of the message")
+    signed = bytes_(0x180, SHA512_DIGEST_BYTES, "digest of what a signature is over", align=8)
+    numbers = bytes_(0x1C0, 2 * P384_BYTES, "r and s of a signature, big-endian", align=8)
+    certificates = array(0x220, Certificate, CERTIFICATES_MAX, "in the order of the message")
 
 
 class KnownChain(Struct):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from emulator.compare import width
 from emulator.machine import Region
 from firmware.errors import describe
 from firmware.layouts.x509 import Certificate, PublicKey
@@ -190,7 +191,9 @@ class Bench:
             for i, name in zip(routine.contract.inputs, routine.parameters, strict=True)
         }
         after = self.lab.machine.call(routine.name, registers, limit=20_000_000)
-        return tuple(after[out.reg.full] for out in routine.contract.outputs)
+        return tuple(
+            after[out.reg.full] & (1 << width(out.reg)) - 1 for out in routine.contract.outputs
+        )
 
     def verify(self, key: int, certificate: int) -> bool:
         """Tell whether a key has signed a certificate."""

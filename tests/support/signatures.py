@@ -1,15 +1,26 @@
-"""Signatures of certificates, verified by another library with the key as the parser kept it."""
+"""Signatures of certificates: verified by another library, and by the node's routine where it can.
+
+The other library gets the key as the parser kept it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from firmware.layouts.x509 import Certificate, KeyKind, PublicKey, SignatureAlgorithm
-from tests.support.chains import Bench
+from firmware.x509.chain import x509_chain_begin
+from firmware.x509.path import x509_chain_step
+from firmware.x509.verify import x509_verify_signature_adx
+from tests.support.chains import CHAIN, Bench
+
+if TYPE_CHECKING:
+    from tests.support.lab import Lab
+
+SIGNED_ROUTINES = (x509_chain_begin, x509_chain_step, x509_verify_signature_adx)
 
 HASHES: dict[SignatureAlgorithm, hashes.HashAlgorithm] = {
     SignatureAlgorithm.RSA_SHA256: hashes.SHA256(),
@@ -25,10 +36,31 @@ CURVES: dict[KeyKind, ec.EllipticCurve] = {
 
 
 class SignedBench(Bench):
-    """Judges chains whose signatures are real."""
+    """Judges chains whose signatures are real; its lab has SIGNED_ROUTINES.
+
+    Args:
+        lab: Where the routines are linked.
+        node: Let the node's own routine verify too.
+    """
+
+    def __init__(self, lab: Lab, *, node: bool) -> None:
+        super().__init__(lab, lockstep=False)
+        self.node = node
 
     def verify(self, key: int, certificate: int) -> bool:
-        """Tell whether a key has signed a certificate."""
+        """Tell whether a key has signed a certificate; both sides must agree."""
+        good = self.elsewhere(key, certificate)
+        algorithm: Any = self.lab.view(Certificate, certificate).signature_algorithm
+        if self.node and algorithm in {
+            SignatureAlgorithm.ECDSA_SHA256,
+            SignatureAlgorithm.ECDSA_SHA384,
+        }:
+            given = {"chain": CHAIN, "key": key, "certificate": certificate}
+            assert self.call(x509_verify_signature_adx, **given) == (int(good),)
+        return good
+
+    def elsewhere(self, key: int, certificate: int) -> bool:
+        """Tell what the other library says."""
         signer: Any = self.lab.view(PublicKey, key)
         signed: Any = self.lab.view(Certificate, certificate)
         value, tbs, sealed = (

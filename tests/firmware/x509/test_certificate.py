@@ -315,6 +315,7 @@ EXTENSIONS = {
     "ku-trailing": (c.extension(15, c.der(c.BITS, b"\7\x80") + b"\0"), "extension(15)"),
     # extKeyUsage
     "eku": (c.extension(37, c.der(c.SEQUENCE, c.CLIENT_AUTH)), "none"),
+    "eku-tag-outside": (c.extension(37, b"\5\0"), "extension(37)"),
     "eku-empty": (c.extension(37, c.der(c.SEQUENCE)), "extension(37)"),
     "eku-oid-empty": (c.extension(37, c.der(c.SEQUENCE, b"\6\0")), "extension(37)"),
     "eku-tag": (c.extension(37, c.der(c.SEQUENCE, b"\5\0")), "extension(37)"),

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
 from tests.support.chains import REGIONS, store_of
 from tests.support.lab import Lab
-from tests.support.signatures import SignedBench
+from tests.support.signatures import SIGNED_ROUTINES, SignedBench
 from toolchain.trust import TrustError, read_anchor, read_pem
 
 BESIDE = Path(__file__).parents[3].parent / "shared" / "vectors"
@@ -20,8 +18,7 @@ CASES = Path(os.environ.get("SHARDFW_VECTORS", BESIDE)) / "x509-limbo" / "core.j
 DOC = Path(__file__).parents[3] / "firmware/docs/x509.md"
 ROW = re.compile(r"^\| `([\w:.-]+)` \| (accepted|refused) \| (.+) \|$", re.MULTILINE)
 WHEN = datetime(2026, 6, 1, tzinfo=UTC)
-ROUTINES = (x509_chain_begin, x509_chain_step)
-BENCH = SignedBench(Lab(*ROUTINES, slots=0, extra=REGIONS, semantics=False), lockstep=False)
+BENCH = SignedBench(Lab(*SIGNED_ROUTINES, slots=0, extra=REGIONS, semantics=False), node=True)
 
 
 def der(text):
@@ -31,7 +28,7 @@ def der(text):
 def judge(case):
     """Return why a case is refused here; "none" when it is accepted."""
     BENCH.fresh()
-    anchors = []
+    anchors, reason = [], ""
     for text in case["trusted_certs"]:
         try:
             anchors.append(read_anchor(der(text)))

@@ -12,15 +12,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
 from tests.support import certificates as c
 from tests.support.chains import HOST, NOW, REGIONS, store_of
 from tests.support.lab import Lab
-from tests.support.signatures import SignedBench
+from tests.support.signatures import SIGNED_ROUTINES, SignedBench
 
-ROUTINES = (x509_chain_begin, x509_chain_step)
-BENCH = SignedBench(Lab(*ROUTINES, slots=0, extra=REGIONS, semantics=False), lockstep=False)
+BENCH = SignedBench(Lab(*SIGNED_ROUTINES, slots=0, extra=REGIONS, semantics=False), node=False)
 WHEN = datetime.datetime.fromtimestamp(NOW, datetime.UTC)
 OTHER = b"*.b.test"
 KEYS = {
@@ -73,9 +70,8 @@ def oracle(leaf, issuer):
             .time(WHEN.replace(tzinfo=None))
             .build_server_verifier(x509.DNSName(HOST))
         )
-        verifier.verify(
-            *[x509.load_der_x509_certificate(leaf), [x509.load_der_x509_certificate(issuer)]]
-        )
+        issuers = [x509.load_der_x509_certificate(issuer)]
+        verifier.verify(x509.load_der_x509_certificate(leaf), issuers)
     except (VerificationError, ValueError, Warning) as problem:
         return str(problem)
     return "none"

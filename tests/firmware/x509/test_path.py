@@ -254,6 +254,14 @@ RULES = {
         "x509.purpose(1)",
         1,
     ),
+    "issuer-purpose-good": (
+        [
+            leaf("issuer"),
+            issue("issuer", "root", CA, c.extension(37, c.der(c.SEQUENCE, c.SERVER_AUTH))),
+        ],
+        "none",
+        0,
+    ),
     "issuer-length": (
         [leaf("b"), issue("b", "a", CA), issue("a", "root", ca(0))],
         "x509.path_length(2)",
