@@ -27,7 +27,11 @@ BAR_BYTES = 0x4000
 COMMON, ISR, DEVICE, NOTIFY = 0x0000, 0x1000, 0x2000, 0x3000
 NOTIFY_MULTIPLIER = 4
 F_CSUM, F_GUEST_CSUM, F_MTU, F_MAC, F_MRG, F_STATUS, F_VERSION_1 = 0, 1, 3, 5, 15, 16, 32
-OFFERED = sum(1 << bit for bit in (F_CSUM, F_GUEST_CSUM, F_MTU, F_MAC, F_MRG, F_STATUS, 17, 29))
+F_ANY_LAYOUT = 27
+"""Shown through the ports alone, as QEMU does: with VERSION_1 any layout is allowed."""
+OFFERED = sum(
+    1 << bit for bit in (F_CSUM, F_GUEST_CSUM, F_MTU, F_MAC, F_MRG, F_STATUS, 17, F_ANY_LAYOUT, 29)
+)
 S_ACKNOWLEDGE, S_DRIVER, S_DRIVER_OK, S_FEATURES_OK = 1, 2, 4, 8
 RX, TX = 0, 1
 
@@ -133,6 +137,15 @@ class VirtioNet(PciFunction):
         self._reset_left = self.reset_reads
         for queue in self.queues:
             queue.reset(self.queue_sizes[queue.number])
+
+    @property
+    def _offered_to_windows(self) -> int:
+        return self.offered & ~(1 << F_ANY_LAYOUT)
+
+    @property
+    def _header_apart(self) -> bool:
+        """Whether a header must have a descriptor of its own (virtio 1.2 section 5.1.6.6)."""
+        return not self.accepted & (1 << F_VERSION_1 | 1 << F_ANY_LAYOUT)
 
     @property
     def header_bytes(self) -> int:
@@ -254,7 +267,7 @@ class VirtioNet(PciFunction):
             return self._take_isr()
         queue = self._queue
         fields: dict[tuple[int, int], int] = {
-            (0x04, 4): self.offered >> 32 * self.device_half & 0xFFFF_FFFF,
+            (0x04, 4): self._offered_to_windows >> 32 * self.device_half & 0xFFFF_FFFF,
             (0x12, 2): len(self.queues),
             (0x14, 1): -1,
             (0x15, 1): self.generation,
@@ -337,8 +350,7 @@ class VirtioNet(PciFunction):
     def _send(self, parts: list[Part]) -> None:
         if any(part.writable for part in parts):
             raise DriverError("a transmit chain has a part for the device to write")
-        if not self.accepted >> F_VERSION_1 & 1 and parts[0].length != self.header_bytes:
-            raise DriverError("a legacy header has a descriptor of its own (section 5.1.6.6)")
+        self._check_layout(parts)
         raw = b"".join(self.memory.load(part.address, part.length) for part in parts)
         header, frame = raw[: self.header_bytes], raw[self.header_bytes :]
         if any(header):
@@ -349,6 +361,10 @@ class VirtioNet(PciFunction):
         if self.on_transmit is not None:
             self.on_transmit(frame)
 
+    def _check_layout(self, parts: list[Part]) -> None:
+        if self._header_apart and parts[0].length != self.header_bytes:
+            raise DriverError("a legacy header has a descriptor of its own (section 5.1.6.6)")
+
     def deliver(self, frame: bytes, *, flags: int | None = None) -> bool:
         """Put a frame into the receive queue; False when it is lost for want of a buffer."""
         queue = self.queues[RX]
@@ -356,6 +372,9 @@ class VirtioNet(PciFunction):
             self.dropped += 1
             return False
         head, parts = next(queue.chains())
+        if not all(part.writable for part in parts):
+            raise DriverError("a receive chain has a part that the device cannot write")
+        self._check_layout(parts)
         chosen = self.header_flags if flags is None else flags
         header = bytes((chosen,)).ljust(self.header_bytes, b"\x00")
         if self.header_bytes == 12:
@@ -366,8 +385,6 @@ class VirtioNet(PciFunction):
             return False
         rest = header + frame
         for part in parts:
-            if not part.writable:
-                raise DriverError("a receive chain has a part that the device cannot write")
             piece, rest = rest[: part.length], rest[part.length :]
             if piece:
                 self.memory.save(part.address, piece)

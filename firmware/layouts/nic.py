@@ -11,12 +11,15 @@ from toolchain.layout import Global, Struct, array, bytes_, enum32, nested, ptr,
 QUEUE_SIZE_MAX = 1024
 """Entries; a legacy device dictates its size, and this is the largest that the windows hold."""
 MODERN_QUEUE_SIZE = 256
-BUFFERS_MAX = 128
+"""Also what QEMU's card has."""
+RX_BUFFERS_MAX = 256
+"""As many frames as a full node has shards may arrive in one moment."""
+TX_BUFFERS_MAX = 128
 BUFFER_BYTES = 0x800
-BUFFER_SHIFT = 10
-"""Head descriptors are even, so `head << 10` is the offset of a buffer of 2048 bytes."""
+TX_SHIFT = 10
+"""Heads of transmit chains are even, so `head << 10` is the offset of a buffer of 2048 bytes."""
 FRAME_OFFSET = 0x10
-"""Where the frame starts in its buffer; the device's header lies before it."""
+"""Where the frame starts in its buffer; the device's header lies right before it."""
 RECEIVE_MAX = 1522
 """The longest frame taken: 1518 bytes and an 802.1Q tag."""
 RECEIVE_CAPACITY = 0x600
@@ -24,10 +27,12 @@ QUEUE_BYTES = 0x8000
 RX_QUEUE = WINDOW_DMA
 TX_QUEUE = WINDOW_DMA + QUEUE_BYTES
 RX_BUFFERS = WINDOW_DMA + 2 * QUEUE_BYTES
-TX_BUFFERS = RX_BUFFERS + BUFFERS_MAX * BUFFER_BYTES
-DMA_USED = TX_BUFFERS + BUFFERS_MAX * BUFFER_BYTES - WINDOW_DMA
+TX_BUFFERS = RX_BUFFERS + RX_BUFFERS_MAX * BUFFER_BYTES
+DMA_USED = TX_BUFFERS + TX_BUFFERS_MAX * BUFFER_BYTES - WINDOW_DMA
 if DMA_USED > DMA_BYTES:
-    raise ValueError(f"NIC buffers take {DMA_USED:#x} bytes of {DMA_BYTES:#x}; lower BUFFERS_MAX")
+    raise ValueError(
+        f"NIC buffers take {DMA_USED:#x} bytes of {DMA_BYTES:#x}; lower RX_BUFFERS_MAX"
+    )
 
 NO_HEAD = 0xFFFF_FFFF
 HEADER_LEGACY = 10
@@ -61,11 +66,13 @@ class Transport(enum.IntEnum):
 
 
 class Feature(enum.IntFlag):
-    """The only features this driver accepts (virtio 1.2 section 5.1.3)."""
+    """The only features this driver accepts (virtio 1.2 sections 5.1.3 and 6.3)."""
 
     MTU = 1 << 3
     MAC = 1 << 5
     STATUS = 1 << 16
+    ANY_LAYOUT = 1 << 27
+    """Of legacy cards: a header may share a descriptor with its frame, as VERSION_1 allows always."""
     VERSION_1 = 1 << 32
 
 
@@ -180,11 +187,13 @@ class Virtqueue(Struct):
     used = ptr(0x10, "UsedRing")
     notify = ptr(0x18, "legacy: the port; modern: the address of the notify register")
     mask = u32(0x20, "entries - 1")
-    buffers = u32(0x24, "two descriptors each: header and frame")
+    buffers = u32(0x24, "how many it has, of `links` descriptors each")
     given = u16(0x28, "AvailableRing.idx as we know it")
     seen = u16(0x2A, "UsedRing.idx up to which we looked")
     pending = u32(0x2C, "1 = the device has to be told")
     number = u32(0x30, "0 receive, 1 transmit")
+    links = u32(0x34, "descriptors of a buffer: 2 = header and frame, 1 = both in one")
+    stride = u32(0x38, "BUFFER_BYTES / links: from one descriptor's place to the next one's")
 
 
 class Capability(Struct):
@@ -250,8 +259,8 @@ class Nic(Struct):
     rx = nested(0x80, Virtqueue, "receive queue")
     tx = nested(0xC0, Virtqueue, "transmit queue")
     capabilities = array(0x100, Capability, 5, "by CapabilityType; row 0 is unused")
-    tx_free = bytes_(0x180, BUFFERS_MAX, "numbers of free transmit buffers, a stack")
-    tx_busy = bytes_(0x200, BUFFERS_MAX, "1 = the device has the buffer", align=8)
+    tx_free = bytes_(0x180, TX_BUFFERS_MAX, "numbers of free transmit buffers, a stack")
+    tx_busy = bytes_(0x200, TX_BUFFERS_MAX, "1 = the device has the buffer", align=8)
 
 
 STALLED_CHECKS = 20

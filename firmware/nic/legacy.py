@@ -47,6 +47,7 @@ COMMAND_MASTER = 4
 COMMAND_CLEAR = 0x0407
 """Decoding and mastering are set anew; bit 10 would forbid INTx."""
 WANTED = int(Feature.MTU | Feature.MAC | Feature.STATUS)
+LEGACY_WANTED = WANTED | int(Feature.ANY_LAYOUT)
 
 
 def _port(a: Asm, register: Legacy) -> None:
@@ -121,7 +122,7 @@ def legacy_start(a: Asm) -> None:
 
     _port(a, Legacy.DEVICE_FEATURES)
     a.in_(EAX, DX)
-    a.and_(EAX, WANTED)
+    a.and_(EAX, LEGACY_WANTED)
     a.mov(NIC.it.features, RAX)
     _port(a, Legacy.DRIVER_FEATURES)
     a.out(DX, EAX)

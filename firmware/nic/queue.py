@@ -1,4 +1,4 @@
-"""Frames in and out: split rings with two descriptors per buffer, header and frame.
+"""Frames in and out: split rings; a buffer has one descriptor, or two for header and frame.
 
 Nothing that the device wrote is used as an index without a bound (decision 8). A ring that no
 longer makes sense turns the NIC FAILED, and `nic_init` starts it anew.
@@ -8,7 +8,6 @@ from firmware.abi import CALLER_SAVED
 from firmware.errors import NIC_RING
 from firmware.layouts.net import ETHERNET_HEADER
 from firmware.layouts.nic import (
-    BUFFER_SHIFT,
     CHECKSUM_TRUSTED,
     FRAME_OFFSET,
     NIC,
@@ -18,6 +17,7 @@ from firmware.layouts.nic import (
     RECEIVE_MAX,
     RX_BUFFERS,
     TX_BUFFERS,
+    TX_SHIFT,
     USED_NO_NOTIFY,
     AvailableRing,
     Descriptor,
@@ -89,7 +89,7 @@ def queue_give(a: Asm, queue: Virtqueue, head: Reg32) -> None:
 @routine(
     inputs=[In(RDI, Virtqueue, "the queue")],
     outputs=[
-        Out(EAX, "head descriptor, even and within the buffers; NO_HEAD = nothing there"),
+        Out(EAX, "head descriptor of one of the buffers; NO_HEAD = nothing there"),
         Out(ECX, "bytes that the device says it wrote"),
     ],
     clobbers=[RDX, RSI, R8],
@@ -97,6 +97,7 @@ def queue_give(a: Asm, queue: Virtqueue, head: Reg32) -> None:
         Virtqueue.used,
         Virtqueue.seen,
         Virtqueue.buffers,
+        Virtqueue.links,
         Virtqueue.mask,
         UsedRing.idx,
         UsedRing.elements,
@@ -133,12 +134,13 @@ def queue_take(a: Asm, queue: Virtqueue) -> None:
         a.mov(number, ring.elements.m32(UsedElement.id.offset, index=RSI, scale=8))
         a.mov(ECX, ring.elements.m32(UsedElement.length.offset, index=RSI, scale=8))
         a.inc(queue.seen)
-        a.mov(EAX, queue.buffers)
-        a.add(EAX, EAX)
+        a.mov(EAX, queue.links)
+        a.lea(ESI, mem8(RAX, -1, ref=PACKET))
+        a.imul(EAX, queue.buffers)
         a.cmp(number, EAX)
         with a.if_(B):
             a.mov(EAX, number)
-            a.test(AL, 1)
+            a.test(EAX, ESI)
             with a.if_(Z):
                 a.ret()
         a.inc(NIC.it.bad_ids)
@@ -154,14 +156,14 @@ def queue_take(a: Asm, queue: Virtqueue) -> None:
         Out(ECX, "bytes, 14 to RECEIVE_MAX; 0 = none"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[Nic.header_bytes, FrameHeader.flags],
+    reads=[Nic.header_bytes, Virtqueue.stride, FrameHeader.flags],
     writes=[Nic.rx_head, Nic.trusted, Nic.rx_frames, Nic.bad_lengths],
     calls=[queue_take, queue_give],
     source="firmware/docs/layers.md; virtio 1.2 section 5.1.6.4",
 )
 def nic_poll(a: Asm) -> None:
     """Return the next received frame, valid until `nic_release`."""
-    header = FrameHeader.at(RSI, -FRAME_OFFSET)
+    header = FrameHeader.at(RDX)
     again = a.label("again")
     a.place(again)
     a.lea(RDI, NIC.it.rx.descriptors)
@@ -179,8 +181,11 @@ def nic_poll(a: Asm) -> None:
         a.cmp(ECX, RECEIVE_MAX)
         a.leave(A, wrong)
         a.mov(NIC.it.rx_head, EAX)
-        a.shl(EAX, BUFFER_SHIFT)
+        a.imul(EAX, NIC.it.rx.stride)
         a.lea(RSI, mem8(RAX, RX_BUFFERS + FRAME_OFFSET, ref=PACKET))
+        a.mov(EAX, NIC.it.header_bytes)
+        a.mov(RDX, RSI)
+        a.sub(RDX, RAX)
         a.mov(AL, header.flags)
         a.and_(AL, CHECKSUM_TRUSTED)
         a.mov(NIC.it.trusted, AL)
@@ -262,7 +267,7 @@ def nic_reserve(a: Asm) -> None:
     a.lea(RDX, NIC.address)
     a.mov(ECX, state.tx_free_count)
     a.movzx(EDI, state.tx_free.m8(-1, index=RCX))
-    a.shl(EDI, BUFFER_SHIFT + 1)
+    a.shl(EDI, TX_SHIFT + 1)
     a.lea(RDI, mem8(RDI, TX_BUFFERS + FRAME_OFFSET, ref=PACKET))
     a.clc()
     a.ret()
@@ -294,7 +299,7 @@ def nic_commit(a: Asm, length: Reg32) -> None:
     with a.if_(B):
         a.mov(ECX, ECX)  # the upper half of a narrow input is anything
         a.mov(EDI, ESI)
-        a.shl(EDI, BUFFER_SHIFT + 1)
+        a.shl(EDI, TX_SHIFT + 1)
         a.lea(RDI, mem8(RDI, TX_BUFFERS + FRAME_OFFSET, ref=PACKET, index=RCX))
         a.neg(length)
         a.add(length, ETHERNET_MIN)

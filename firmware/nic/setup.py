@@ -1,10 +1,9 @@
-"""Lay down a queue: rings, fixed chains of header and frame, buffers given or kept."""
+"""Lay down a queue: rings, fixed descriptors of headers and frames, buffers given or kept."""
 
 from firmware.errors import NIC_QUEUE
 from firmware.layouts.nic import (
     AVAILABLE_NO_INTERRUPT,
     BUFFER_BYTES,
-    BUFFERS_MAX,
     DESCRIPTOR_NEXT,
     DESCRIPTOR_WRITE,
     FRAME_OFFSET,
@@ -13,9 +12,12 @@ from firmware.layouts.nic import (
     QUEUE_SIZE_MAX,
     RECEIVE_CAPACITY,
     RX_BUFFERS,
+    RX_BUFFERS_MAX,
     TX_BUFFERS,
+    TX_BUFFERS_MAX,
     AvailableRing,
     Descriptor,
+    Feature,
     Nic,
     Virtqueue,
 )
@@ -31,9 +33,11 @@ from toolchain.asm import (
     ESI,
     NZ,
     R8,
+    R8D,
     R9,
     R9D,
     R10,
+    R10D,
     R11,
     R11D,
     R11W,
@@ -56,6 +60,9 @@ from toolchain.asm import (
     routine,
 )
 
+TOGETHER = int(Feature.ANY_LAYOUT | Feature.VERSION_1)
+"""With either of them a header may share the descriptor of its frame."""
+
 
 @routine(
     inputs=[
@@ -68,9 +75,11 @@ from toolchain.asm import (
     clobbers=[RCX, RDX, RSI, RDI, R8, R9, R10, R11],
     reads=[
         Nic.header_bytes,
+        Nic.features,
         Nic.dma_physical,
         Virtqueue.descriptors,
         Virtqueue.buffers,
+        Virtqueue.links,
         Virtqueue.available,
         Nic.tx_free_count,
     ],
@@ -82,8 +91,8 @@ from toolchain.asm import (
 def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: Reg32) -> None:
     """Prepare rings and buffers; receive buffers are given to the device, transmit ones kept.
 
-    Descriptors 2n and 2n + 1 are the header and the frame of buffer n for ever: without ANY_LAYOUT
-    a legacy header wants a descriptor of its own.
+    The descriptors are for ever: n is buffer n, where header and frame may share one; else 2n and
+    2n + 1 are its header and its frame.
     """
     refuse = a.label("refuse")
     a.mov(ECX, ECX)  # the upper half of a narrow input is anything
@@ -109,10 +118,25 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
     a.lea(R9, mem8(RAX, 8, ref=PACKET, index=RCX, scale=8))
     a.sub(R9, queue.available)
     a.shr(R9D, 2)  # doublewords of both rings and the gap between them
-    a.shr(entries, 1)
-    a.mov(EAX, BUFFERS_MAX)
-    a.cmp(entries, EAX)
-    a.cmov(A, entries, EAX)
+    # Apart for transmission always: half of its descriptors are as many buffers as are wanted.
+    links, stride, most = EAX, R8D, R10D
+    a.mov(links, 1)
+    a.mov(stride, BUFFER_BYTES)
+    with a.block() as together:
+        a.mov(most, TX_BUFFERS_MAX)
+        a.test(number, number)
+        with a.if_(E):
+            a.mov(most, RX_BUFFERS_MAX)
+            a.mov(R11, TOGETHER)
+            a.test(NIC.it.features, R11)
+            a.leave(NZ, together)
+        a.inc(links)
+        a.shr(stride, 1)
+        a.shr(entries, 1)
+    a.mov(queue.links, links)
+    a.mov(queue.stride, stride)
+    a.cmp(entries, most)
+    a.cmov(A, entries, most)
     a.mov(queue.buffers, entries)
 
     # Rings start empty; we poll until the idle loop asks for interrupts.
@@ -126,7 +150,7 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
     a.mov(AvailableRing.at(RAX).flags, AVAILABLE_NO_INTERRUPT)
 
     descriptor, buffer, physical, write, left = R8, R10, R9, R11D, ESI
-    head, frame = Descriptor.at(R8), Descriptor.at(R8, Descriptor.SIZE)
+    part = Descriptor.at(R8)
     a.mov(descriptor, queue.descriptors)
     a.mov(buffer, TX_BUFFERS)
     a.xor(write, write)
@@ -146,17 +170,27 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
         a.xor(EAX, EAX)
         a.mov(mem64(buffer, ref=PACKET), RAX)
         a.mov(mem64(buffer, 8, ref=PACKET), RAX)
-        a.mov(head.address, physical)
-        a.mov(EAX, NIC.it.header_bytes)
-        a.mov(head.length, EAX)
-        a.lea(EAX, mem8(R11, DESCRIPTOR_NEXT, ref=PACKET))
-        a.mov(head.flags, AX)
-        a.lea(EAX, mem8(RCX, 1, ref=PACKET))
-        a.mov(head.following, AX)
+        # The header ends where the frame begins.
         a.lea(RAX, mem8(R9, FRAME_OFFSET, ref=PACKET))
-        a.mov(frame.address, RAX)
-        a.mov(frame.length, EBX)
-        a.mov(frame.flags, R11W)
+        a.mov(EDX, NIC.it.header_bytes)
+        a.sub(RAX, RDX)
+        a.mov(part.address, RAX)
+        a.cmp(queue.links, 1)
+        with a.if_(E):
+            a.add(EDX, EBX)
+            a.mov(part.length, EDX)
+            a.mov(part.flags, R11W)
+        with a.else_():
+            a.mov(part.length, EDX)
+            a.lea(EAX, mem8(R11, DESCRIPTOR_NEXT, ref=PACKET))
+            a.mov(part.flags, AX)
+            a.lea(EAX, mem8(RCX, 1, ref=PACKET))
+            a.mov(part.following, AX)
+            a.add(descriptor, Descriptor.SIZE)
+            a.lea(RAX, mem8(R9, FRAME_OFFSET, ref=PACKET))
+            a.mov(part.address, RAX)
+            a.mov(part.length, EBX)
+            a.mov(part.flags, R11W)
         a.test(write, write)
         with a.if_(NZ):
             a.call(queue_give)
@@ -165,10 +199,10 @@ def queue_setup(a: Asm, queue: Virtqueue, rings: Reg64, entries: Reg32, number: 
             a.mov(EAX, Nic.at(RDX).tx_free_count)
             a.mov(Nic.at(RDX).tx_free.m8(index=RAX), AL)
             a.inc(Nic.at(RDX).tx_free_count)
-        a.add(descriptor, 2 * Descriptor.SIZE)
+        a.add(descriptor, Descriptor.SIZE)
         a.add(buffer, BUFFER_BYTES)
         a.add(physical, BUFFER_BYTES)
-        a.add(ECX, 2)
+        a.add(ECX, queue.links)
         a.dec(left)
         a.again(NZ, fill)
     a.xor(EAX, EAX)

@@ -11,6 +11,7 @@ from firmware.limits import WINDOW_DMA
 DEVICE_FEATURES, DRIVER_FEATURES, QUEUE_PAGE, QUEUE_SIZE, QUEUE_SELECT = 0, 4, 8, 12, 14
 NOTIFY, STATUS, MAC, MTU = 16, 18, 20, 30
 ACCEPTED = 1 << 3 | 1 << 5 | 1 << 16
+ANY_LAYOUT = 1 << 27
 
 
 @model
@@ -38,7 +39,7 @@ def legacy_start(w: World) -> int:
         return stuck
     w.port_out(base + STATUS, 1)
     w.port_out(base + STATUS, 3)
-    nic.features = w.port_in(base + DEVICE_FEATURES, 4) & ACCEPTED
+    nic.features = w.port_in(base + DEVICE_FEATURES, 4) & (ACCEPTED | ANY_LAYOUT)
     w.port_out(base + DRIVER_FEATURES, nic.features, 4)
     if not nic.features >> 5 & 1:
         return NIC_FEATURES.code

@@ -24,9 +24,9 @@ from firmware.layouts.nic import (
 )
 
 
-def buffer_of(head: int, base: int) -> int:
-    """Return the address of the frame whose chain starts at `head`."""
-    return base + head // 2 * BUFFER_BYTES + FRAME_OFFSET
+def buffer_of(number: int, base: int) -> int:
+    """Return the address of the frame of a buffer."""
+    return base + number * BUFFER_BYTES + FRAME_OFFSET
 
 
 @model
@@ -56,7 +56,7 @@ def queue_take(w: World, queue: int) -> tuple[int, int | None]:
         element = ring.elements[q.seen % (q.mask + 1)]
         head, written = element.id, element.length
         q.seen += 1
-        if head < 2 * q.buffers and head % 2 == 0:
+        if head < q.links * q.buffers and head % q.links == 0:
             return head, written
         nic.bad_ids += 1
     return NO_HEAD, None
@@ -76,9 +76,9 @@ def nic_poll(w: World) -> tuple[int | None, int]:
             break
         nic.bad_lengths += 1
         queue_give(w, queue, head)
-    frame = buffer_of(head, RX_BUFFERS)
+    frame = buffer_of(head // nic.rx.links, RX_BUFFERS)
     nic.rx_head = head
-    nic.trusted = w.view(FrameHeader, frame - FRAME_OFFSET).flags & CHECKSUM_TRUSTED
+    nic.trusted = w.view(FrameHeader, frame - nic.header_bytes).flags & CHECKSUM_TRUSTED
     nic.rx_frames += 1
     return frame, length
 
@@ -115,7 +115,7 @@ def nic_reserve(w: World) -> tuple[int, int]:
         if nic.tx_free_count == 0:
             nic_reclaim(w)
         if nic.tx_free_count:
-            return buffer_of(2 * nic.tx_free[nic.tx_free_count - 1], TX_BUFFERS), 0
+            return buffer_of(nic.tx_free[nic.tx_free_count - 1], TX_BUFFERS), 0
     nic.tx_full += 1
     return 0, 1
 
@@ -127,7 +127,7 @@ def nic_commit(w: World, length: int) -> None:
     nic.tx_free_count -= 1
     number = nic.tx_free[nic.tx_free_count]
     nic.tx_busy[number] = 1
-    frame = buffer_of(2 * number, TX_BUFFERS)
+    frame = buffer_of(number, TX_BUFFERS)
     w.write(frame + length, bytes(max(0, 60 - length)))
     table: Any = nic.tx.descriptors
     w.view(Descriptor, table + (2 * number + 1) * Descriptor.SIZE).length = max(length, 60)

@@ -5,12 +5,13 @@ from emulator.models.nic.queue import queue_give
 from firmware.errors import NIC_QUEUE
 from firmware.layouts.nic import (
     BUFFER_BYTES,
-    BUFFERS_MAX,
     NIC,
     QUEUE_SIZE_MAX,
     RECEIVE_CAPACITY,
     RX_BUFFERS,
+    RX_BUFFERS_MAX,
     TX_BUFFERS,
+    TX_BUFFERS_MAX,
     AvailableRing,
     Descriptor,
     Virtqueue,
@@ -20,7 +21,7 @@ from firmware.limits import WINDOW_DMA
 
 @model
 def queue_setup(w: World, queue: int, rings: int, entries: int, number: int) -> int:
-    """Powers of two from 2 to 1024; a header and a frame descriptor for each buffer."""
+    """Powers of two from 2 to 1024; a descriptor for each receive buffer if that may be, else two."""
     q, nic = w.view(Virtqueue, queue), w.g(NIC)
     if not 2 <= entries <= QUEUE_SIZE_MAX:
         return NIC_QUEUE.code | min(entries, 0xFFFF)
@@ -31,25 +32,29 @@ def queue_setup(w: World, queue: int, rings: int, entries: int, number: int) -> 
     q.descriptors = rings
     q.available = rings + 16 * entries
     q.used = -(-(q.available + 6 + 2 * entries) // 4096) * 4096
-    q.buffers = min(entries // 2, BUFFERS_MAX)
+    receive = number == 0
+    q.links = 1 if receive and nic.features & (1 << 27 | 1 << 32) else 2
+    q.stride = BUFFER_BYTES // q.links
+    q.buffers = min(entries // q.links, RX_BUFFERS_MAX if receive else TX_BUFFERS_MAX)
     w.write(q.available, bytes(q.used + 8 + 8 * entries - q.available))
     w.view(AvailableRing, q.available).flags = 1
-    receive = number == 0
     if not receive:
         nic.tx_free_count = 0
     for n in range(q.buffers):
         at = (RX_BUFFERS if receive else TX_BUFFERS) + n * BUFFER_BYTES
         physical = at - WINDOW_DMA + nic.dma_physical
         w.write(at, bytes(16))
-        head = w.view(Descriptor, rings + 32 * n)
-        head.address, head.length = physical, nic.header_bytes
-        head.flags, head.following = (3 if receive else 1), 2 * n + 1
-        frame = w.view(Descriptor, rings + 32 * n + 16)
-        frame.address = physical + 16
-        frame.length = RECEIVE_CAPACITY if receive else 0
-        frame.flags = 2 if receive else 0
+        room, write = (RECEIVE_CAPACITY, 2) if receive else (0, 0)
+        head = w.view(Descriptor, rings + 16 * q.links * n)
+        head.address = physical + 16 - nic.header_bytes
+        if q.links == 1:
+            head.length, head.flags = nic.header_bytes + room, write
+        else:
+            head.length, head.flags, head.following = nic.header_bytes, write | 1, 2 * n + 1
+            frame = w.view(Descriptor, head.address_ + 16)
+            frame.address, frame.length, frame.flags = physical + 16, room, write
         if receive:
-            queue_give(w, queue, 2 * n)
+            queue_give(w, queue, q.links * n)
         else:
             nic.tx_free[n] = n
             nic.tx_free_count += 1

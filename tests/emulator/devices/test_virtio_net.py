@@ -6,7 +6,14 @@ import pytest
 
 from emulator.devices.bus import Bus
 from emulator.devices.pci import PciBus
-from emulator.devices.virtio_net import BAR_BASE, DMA_PHYSICAL, IO_BASE, PCI_ADDRESS, VirtioNet
+from emulator.devices.virtio_net import (
+    BAR_BASE,
+    DMA_PHYSICAL,
+    F_ANY_LAYOUT,
+    IO_BASE,
+    PCI_ADDRESS,
+    VirtioNet,
+)
 from emulator.devices.virtqueue import DriverError
 from firmware.limits import DMA_BYTES, WINDOW_DMA
 
@@ -143,6 +150,27 @@ def test_receive_without_buffer_is_lost_and_counted():
     driver = Driver().start()
     assert not driver.card.deliver(bytes(60))
     assert driver.card.dropped == 1
+
+
+def test_receive_header_needs_a_descriptor_of_its_own_unless_any_layout_was_accepted():
+    driver = Driver().start()
+    driver.descriptor(RX, 0, 1500, 2, 0)
+    driver.give(RX, 0)
+    with pytest.raises(DriverError, match="a descriptor of its own"):
+        driver.card.deliver(bytes(60))
+    driver = Driver().start()
+    driver.card.accepted |= 1 << F_ANY_LAYOUT
+    driver.descriptor(RX, 0, 1500, 2, 0)
+    driver.give(RX, 0)
+    assert driver.card.deliver(bytes(60))
+
+
+def test_any_layout_is_offered_through_the_ports_alone():
+    driver = Driver(transitional=True)
+    assert driver.bus.port_in(IO_BASE, 4) >> F_ANY_LAYOUT & 1
+    through_windows = driver.card.mmio_read(BAR_BASE + 0x04, 4)
+    assert through_windows
+    assert not through_windows >> F_ANY_LAYOUT & 1
 
 
 def test_receive_buffer_that_is_too_short_or_read_only():

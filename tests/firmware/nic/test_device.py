@@ -224,6 +224,9 @@ def test_nic_init_modern_queue_sizes(size):
     bench = NicBench(LAB, modern=True, queue_size=size)
     assert start(bench) == (NIC_QUEUE.code | 1 if size == 1 else 0)
     assert bench.card.queues[0].size == min(size, 256)
+    if size > 1:
+        assert (bench.nic.rx.links, bench.nic.rx.buffers) == (1, min(size, 256))
+        assert (bench.nic.tx.links, bench.nic.tx.buffers) == (2, min(size, 256) // 2)
 
 
 def test_nic_init_modern_reset_that_never_ends_is_given_up():

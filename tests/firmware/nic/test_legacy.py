@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.devices.virtio_net import F_MAC, OFFERED
+from emulator.devices.virtio_net import F_ANY_LAYOUT, F_MAC, OFFERED
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK
 from firmware.layouts.nic import NIC, NO_HEAD, Nic, Transport
 from firmware.layouts.node import NETWORK
@@ -24,17 +24,18 @@ def bench_of(**options):
 
 
 @pytest.mark.parametrize("size", [2, 64, 256, 1024])
-def test_legacy_start_any_queue_size_runs(size):
-    bench = bench_of(queue_size=size)
+@pytest.mark.parametrize("layout", [0, 1 << F_ANY_LAYOUT], ids=["apart", "together"])
+def test_legacy_start_any_queue_size_runs(size, layout):
+    bench = bench_of(queue_size=size, offered=OFFERED & ~(1 << F_ANY_LAYOUT) | layout)
     assert bench.call(legacy_start).outputs["eax"] == 0
-    buffers = min(size // 2, 128)
     card, nic = bench.card, bench.nic
     assert card.running
-    assert card.accepted == 1 << 3 | 1 << 5 | 1 << 16
+    assert card.accepted == 1 << 3 | 1 << 5 | 1 << 16 | layout
     assert (nic.transport, nic.header_bytes, nic.mtu) == (Transport.LEGACY, 10, 1500)
     assert bytes(LAB.g(NETWORK).mac) == MAC
-    assert card.queues[0].waiting == buffers
-    assert nic.tx_free_count == buffers
+    # A receive buffer is one descriptor where the card allows that.
+    assert card.queues[0].waiting == min(size if layout else size // 2, 256)
+    assert nic.tx_free_count == min(size // 2, 128)
     assert card.command & 7 == 7
 
 

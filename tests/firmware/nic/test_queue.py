@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.devices.virtio_net import F_ANY_LAYOUT, OFFERED
 from emulator.devices.virtqueue import DriverError
 from firmware.errors import NIC_RING
 from firmware.layouts.nic import (
@@ -30,6 +31,14 @@ from tests.support.nic import DMA_PHYSICAL, PCI_ADDRESS, NicBench
 
 LAB = Lab(legacy_start, nic_poll, nic_release, nic_reserve, nic_commit, nic_flush, slots=0)
 FRAME = bytes(range(60))
+LAYOUTS = {"apart": OFFERED & ~(1 << F_ANY_LAYOUT), "together": OFFERED}
+"""Cards that want a header in a descriptor of its own, and those that do not mind."""
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request):
+    """What the card offers."""
+    return {"offered": LAYOUTS[request.param]}
 
 
 def running(**options):
@@ -61,36 +70,53 @@ def test_nic_poll_nothing_there_gives_none():
     assert bench.nic.rx_head == NO_HEAD
 
 
-def test_nic_poll_frames_in_order_and_buffers_return():
-    bench = running(queue_size=4)
+def test_nic_poll_frames_in_order_and_buffers_return(layout):
+    bench = running(queue_size=4, **layout)
+    buffers = 4 // bench.nic.rx.links
     for n in range(9):
         assert bench.card.deliver(FRAME + bytes([n]))
         assert receive(bench) == FRAME + bytes([n])
         bench.call(nic_release)
         bench.call(nic_flush)
-    assert bench.card.queues[0].waiting == 2
+    assert bench.card.queues[0].waiting == buffers
     assert bench.nic.rx_frames == 9
 
 
-def test_nic_poll_full_ring_then_more():
+def test_nic_poll_as_many_frames_as_there_are_buffers_and_no_more(layout):
+    """Each has a buffer of its own; what comes beyond them is lost at the card."""
+    bench = running(**layout)
+    most = 256 // bench.nic.rx.links
+    frames = [FRAME + n.to_bytes(2, "little") for n in range(most)]
+    assert all(bench.card.deliver(frame) for frame in frames)
+    assert not bench.card.deliver(FRAME)
+    LAB.machine.environment = bench.environment()
+    for frame in frames:
+        got = bench.run("nic_poll")
+        assert LAB.machine.read(got["rsi"], got["rcx"]) == frame
+        bench.run("nic_release")
+    assert bench.card.deliver(FRAME)
+    assert receive(bench) == FRAME
+
+
+def test_nic_poll_full_ring_then_more(layout):
     """A ring that filled completely goes on (index 65535 -> 0 included)."""
-    bench = running(queue_size=8)
+    bench = running(queue_size=8, **layout)
     rx = bench.nic.rx
+    most, links = rx.buffers, rx.links
     # Start near the wrap: both sides agree on the index.
-    for name in ("given", "seen"):
-        setattr(rx, name, (getattr(rx, name) - 4) % 2**16)
+    rx.given, rx.seen = most - 4, 65532
     queue = bench.card.queues[0]
     queue.taken = queue.returned = 65532
     ring = LAB.view(UsedRing, rx.used)
     ring.idx = 65532
     LAB.machine.write(rx.available + 2, rx.given.to_bytes(2, "little"))
-    for n in range(4):
+    for n in range(most):
         slot = (65532 + n) % 8
-        LAB.machine.write(rx.available + 4 + 2 * slot, (2 * n).to_bytes(2, "little"))
-    for n in range(4):
+        LAB.machine.write(rx.available + 4 + 2 * slot, (links * n).to_bytes(2, "little"))
+    for n in range(most):
         assert bench.card.deliver(FRAME + bytes([n]))
     assert not bench.card.deliver(FRAME)
-    for n in range(4):
+    for n in range(most):
         assert receive(bench)[-1] == n
         bench.call(nic_release)
     assert bench.card.deliver(FRAME)
@@ -98,8 +124,8 @@ def test_nic_poll_full_ring_then_more():
 
 
 @pytest.mark.parametrize(("flags", "trusted"), [(0, 0), (1, 1), (2, 2), (0xFF, 3)])
-def test_nic_poll_notes_whether_the_host_vouches(flags, trusted):
-    bench = running()
+def test_nic_poll_notes_whether_the_host_vouches(flags, trusted, layout):
+    bench = running(**layout)
     bench.card.deliver(FRAME, flags=flags)
     receive(bench)
     assert bench.nic.trusted == trusted
@@ -115,9 +141,18 @@ def corrupt(bench, *, number=None, length=None):
     assert UsedElement.SIZE == 8
 
 
-@pytest.mark.parametrize("number", [1, 255, 256, 0xFFFF, 0x8000_0000, 0xFFFF_FFFF])
-def test_nic_poll_impossible_id_is_skipped_and_counted(number):
-    bench = running()
+@pytest.mark.parametrize("number", [256, 257, 0xFFFF, 0x8000_0000, 0xFFFF_FFFF])
+def test_nic_poll_impossible_id_is_skipped_and_counted(number, layout):
+    _skips(number, layout)
+
+
+@pytest.mark.parametrize("number", [1, 255])
+def test_nic_poll_the_frame_of_a_chain_is_no_head(number):
+    _skips(number, {"offered": LAYOUTS["apart"]})
+
+
+def _skips(number, layout):
+    bench = running(**layout)
     bench.card.deliver(FRAME)
     bench.card.deliver(FRAME + b"good")
     corrupt(bench, number=number)
@@ -137,18 +172,19 @@ def test_nic_poll_impossible_length_gives_the_buffer_back(length):
 
 
 @pytest.mark.parametrize("length", [14, RECEIVE_MAX])
-def test_nic_poll_shortest_and_longest_frame_are_taken(length):
-    bench = running()
+def test_nic_poll_shortest_and_longest_frame_are_taken(length, layout):
+    bench = running(**layout)
     bench.card.deliver(bytes(length))
     assert len(receive(bench)) == length
 
 
-def test_nic_poll_ring_ahead_of_itself_fails_the_card():
-    bench = running()
-    LAB.view(UsedRing, bench.nic.rx.used).idx = 129
+def test_nic_poll_ring_ahead_of_itself_fails_the_card(layout):
+    bench = running(**layout)
+    beyond = bench.nic.rx.buffers + 1
+    LAB.view(UsedRing, bench.nic.rx.used).idx = beyond
     assert receive(bench) == b""
     assert bench.nic.state == NicState.FAILED
-    assert bench.nic.error == NIC_RING.code | 129
+    assert bench.nic.error == NIC_RING.code | beyond
     assert receive(bench) == b""
     assert bench.call(nic_reserve).outputs["cf"] == 1
     bench.call(nic_flush)
@@ -216,14 +252,18 @@ def test_queue_kick_before_ready_would_be_a_driver_error():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.binary(min_size=4, max_size=64), st.integers(0, 2**16 - 1))
-def test_nic_poll_any_used_ring_stays_within_bounds(garbage, index):
-    bench = running()
+@given(
+    st.sampled_from(list(LAYOUTS.values())),
+    st.binary(min_size=4, max_size=64),
+    st.integers(0, 2**16 - 1),
+)
+def test_nic_poll_any_used_ring_stays_within_bounds(offered, garbage, index):
+    bench = running(offered=offered)
     used = bench.nic.rx.used
     LAB.machine.write(used + 4, garbage)
     LAB.view(UsedRing, used).idx = index
     for _ in range(4):
         got = bench.call(nic_poll).outputs
         if got["ecx"]:
-            assert RX_BUFFERS < got["rsi"] < RX_BUFFERS + 128 * 2048
+            assert RX_BUFFERS < got["rsi"] < RX_BUFFERS + bench.nic.rx.buffers * 2048
             bench.call(nic_release)
