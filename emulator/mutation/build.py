@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from toolchain.asm.routine import Routine
 
 
+OFF_THE_END = "control falls off the end of the routine"
+
+
 def refusal(routine: Routine, mutant: Mutant) -> str:
     """Return what the build says of the mutated routine, or an empty string."""
+    if mutant.operator == "drop" and mutant.line == len(routine.lines()) - 1:
+        return OFF_THE_END
     try:
         check(routine, mutated_lines(routine, mutant))
     except AsmError as problem:

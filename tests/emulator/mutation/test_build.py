@@ -2,9 +2,10 @@
 
 import pytest
 
-from emulator.mutation.build import mutated_lines, refusal
+from emulator.mutation.build import OFF_THE_END, mutated_lines, refusal
 from emulator.mutation.operators import mutants
 from tests.support.mutants import ROUTINES, count_small, mutant_of, spin
+from toolchain.asm import ECX, RCX, Asm, In, Reg32, Z, routine
 from toolchain.asm.checks import check
 
 
@@ -42,6 +43,21 @@ def test_a_dropped_target_hands_its_label_on():
     lines = mutated_lines(spin, mutant_of(spin, "dec ecx -> nop"))
     assert [line.mnemonic for line in lines] == ["jnz", "ret"]
     assert lines[0].target in lines[0].labels
+
+
+@routine(inputs=[In(ECX, int, "a count")], clobbers=[RCX], source="this test")
+def down_once(a: Asm, count: Reg32) -> None:
+    """Take one off, unless nothing is left; the last instruction is a branch's target."""
+    end = a.label("end")
+    a.test(count, count)
+    a.j(Z, end)
+    a.dec(count)
+    a.place(end)
+    a.ret()
+
+
+def test_a_routine_without_its_end_is_refused_though_a_branch_goes_there():
+    assert refusal(down_once, mutant_of(down_once, "ret -> nop")) == OFF_THE_END
 
 
 @pytest.mark.parametrize("subject", ROUTINES, ids=lambda r: r.name)
