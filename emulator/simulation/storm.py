@@ -22,11 +22,10 @@ from emulator.simulation.pools import leaks
 from emulator.simulation.rig import GATEWAY_ADDRESS, Rig
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.policy import OnLimit, Policy
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES, ProfileId
 from firmware.layouts.shard import ShardState
 from pxe.gateway import LoadOptions
 from pxe.gateway.envelope import ENVELOPE_ORDERS
-from pxe.gateway.protocol import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -50,7 +49,6 @@ FLUXER_SHARE, DISCOVERY_SHARE, STARTUP_FATAL_SHARE = 0.3, 0.25, 0.1
 """Shares of the runs on Fluxer, of those that ask for the address, of those that may not start late."""
 POLICY_WEIGHTS = {Policy.JITTERED: 6, Policy.FIXED: 1, Policy.SCHEDULE: 1}
 SCHEDULE_MS = (500, 1_000, 2_000, 5_000, *(10_000,) * 12)
-DISCOVERY_PATHS = {ProfileId.DISCORD: "/gateway/bot", ProfileId.FLUXER: "/.well-known/fluxer"}
 DISTURBING = frozenset(("link-down", "gateway-pause", "power-off", "warm-reset", "jump-clock"))
 """Events that part what a node sends in time from what arrives in time."""
 
@@ -119,12 +117,12 @@ def node_facts(seed: int, shards: int, keys: int, *, asks: bool) -> NodeFacts:
     profile = ProfileId.FLUXER if rng.random() < FLUXER_SHARE else ProfileId.DISCORD
     policy = rng.choices(list(POLICY_WEIGHTS), list(POLICY_WEIGHTS.values()))[0]
     discovery = rng.random() < DISCOVERY_SHARE and asks
-    service = PROFILES[profile.name.lower()]
+    service = PROFILES[profile]
     return NodeFacts(
         shards=shards,
         max_concurrency=keys,
         profile=profile,
-        path=DISCOVERY_PATHS[profile] if discovery else f"/?v={service.version}&encoding=json",
+        path=service.discovery_path if discovery else f"/?v={service.version}&encoding=json",
         discovery=DiscoveryMode.HTTP if discovery else DiscoveryMode.STATIC,
         policy=policy,
         schedule_ms=SCHEDULE_MS if policy == Policy.SCHEDULE else (),

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.discovery_verdict import discovery_retry
+from firmware.gateway.profile import profile_table
 from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import (
@@ -14,7 +15,7 @@ from firmware.layouts.discovery import (
     DiscoveryState,
 )
 from firmware.layouts.log import DISCOVERY_ASK
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START, TEXT_OUT, WS_PORT
@@ -26,7 +27,6 @@ from firmware.tls.transport import tls_commit, tls_reserve
 from firmware.websocket.fields import CRLF
 from firmware.websocket.request import HOST, START, put
 from toolchain.asm import (
-    AL,
     AX,
     EAX,
     ECX,
@@ -39,6 +39,7 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDI,
+    RDX,
     RSI,
     A,
     Asm,
@@ -63,7 +64,13 @@ REQUEST_MAX = (
 @routine(
     inputs=[In(RBX, ShardContext, "the shard that will ask")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.slot, ShardContext.attempts, ConfigBlob],
+    reads=[
+        ShardContext.slot,
+        ShardContext.attempts,
+        ShardContext.profile,
+        ProfileTable.discovery_token,
+        ConfigBlob,
+    ],
     writes=[
         Discovery.state,
         Discovery.owner,
@@ -81,7 +88,7 @@ REQUEST_MAX = (
     source="firmware/docs/gateway.md#discovery",
 )
 def discovery_begin(a: Asm, shard: ShardContext) -> None:
-    """Take the question: whom to ask for what is configured; the token is for discord alone."""
+    """Take the question: whom to ask for what is configured; the token where the service wants it."""
     config = CONFIG.it
     a.movzx(EAX, shard.slot)
     a.inc(EAX)
@@ -92,8 +99,8 @@ def discovery_begin(a: Asm, shard: ShardContext) -> None:
     a.mov(D.status, AX)
     a.mov(D.redirects, EAX)
     a.mov(D.retry_after_ms, RAX)
-    a.cmp(config.profile, ProfileId.DISCORD)
-    a.set(E, AL)
+    table = profile_table(a, shard, RDX, RCX)
+    a.mov(EAX, table.discovery_token)
     a.mov(D.token, EAX)
     a.mov(AX, config.gateway_port)
     a.mov(D.port, AX)

@@ -4,8 +4,8 @@ from firmware.abi import CALLER_SAVED
 from firmware.gateway.discovery_redirect import discovery_redirect
 from firmware.gateway.discovery_result import OK
 from firmware.gateway.discovery_verdict import discovery_refuse, discovery_retry
+from firmware.gateway.profile import profile_table
 from firmware.json.feed import json_reset
-from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_ENDED,
@@ -17,7 +17,6 @@ from firmware.layouts.discovery import (
     LOCATION_MAX,
     REDIRECTS,
     RETRY_AFTER_MAX_S,
-    VOCABULARIES,
     BodyForm,
     ChunkState,
     Discovery,
@@ -26,7 +25,7 @@ from firmware.layouts.discovery import (
 )
 from firmware.layouts.json import JsonParser
 from firmware.layouts.log import DISCOVERY_DATE
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import RESPONSE, RESPONSE_MAX
@@ -41,7 +40,6 @@ from toolchain.asm import (
     ECX,
     EDX,
     NC,
-    NE,
     NZ,
     R9D,
     R12,
@@ -184,7 +182,8 @@ def discovery_field(a: Asm, name: Reg64, name_length: Reg32, value: Reg64, lengt
         Discovery.status,
         Discovery.seen,
         Discovery.left,
-        ConfigBlob.profile,
+        ShardContext.profile,
+        ProfileTable.vocabulary,
     ],
     writes=[
         Discovery.scanned,
@@ -307,10 +306,8 @@ def discovery_head(a: Asm, shard: ShardContext) -> None:
     a.mov(D.body_bytes, RAX)
     a.lea(RDI, D.parser.state)
     a.call(json_reset)
-    a.mov(EAX, VOCABULARIES[ProfileId.DISCORD])
-    a.mov(ECX, VOCABULARIES[ProfileId.FLUXER])
-    a.cmp(CONFIG.it.profile, ProfileId.DISCORD)
-    a.cmov(NE, EAX, ECX)
+    table = profile_table(a, shard, RDX, RCX)
+    a.mov(EAX, table.vocabulary)
     a.mov(D.parser.vocabulary, EAX)
     a.mov(D.state, DiscoveryState.BODY)
     a.ret()

@@ -3,8 +3,9 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.discovery_target import discovery_target, text_is
 from firmware.gateway.discovery_verdict import discovery_refuse, discovery_retry
+from firmware.gateway.profile import profile_table
 from firmware.gateway.url import URL, url_authority
-from firmware.layouts.config import CONFIG, PATH_MAX, ConfigBlob
+from firmware.layouts.config import PATH_MAX
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
@@ -12,7 +13,6 @@ from firmware.layouts.discovery import (
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
     ENCRYPTED_SCHEMES,
-    QUERIES,
     RETRY_AFTER_MAX_S,
     Discovery,
     DiscoveryState,
@@ -29,7 +29,7 @@ from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
 from firmware.layouts.node import CLOCK, PLAN, Clock, CoreState, Plan, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.plan import MOVES, Moves
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES, ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.websocket import WS_PORT
 from firmware.log import log, log_write
@@ -53,6 +53,7 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDI,
+    RDX,
     RSI,
     A,
     Asm,
@@ -65,14 +66,9 @@ from toolchain.asm import (
     mem8,
     routine,
 )
-from toolchain.layout.data import Data, constant
 
 D = DISCOVERY.it
-_QUERY: dict[ProfileId, Data] = {
-    profile: constant(f"discovery_query_{profile.name.lower()}", query, "of the upgrade", align=1)
-    for profile, query in QUERIES.items()
-}
-OWN_PATH_MAX = PATH_MAX - 1 - max(map(len, QUERIES.values()))
+OWN_PATH_MAX = PATH_MAX - 1 - max(len(profile.query) for profile in PROFILES)
 """Room that the query leaves to the path of a gateway URL."""
 OK = 200
 WS, WSS = b"ws://", ENCRYPTED_SCHEMES[0]
@@ -183,7 +179,8 @@ def discovery_recommend(a: Asm) -> None:
         JsonParser.values,
         JsonParser.resume_url,
         URL,
-        ConfigBlob.profile,
+        ShardContext.profile,
+        ProfileTable.query_len,
         Permits.max_concurrency,
         Permits.remaining,
     ],
@@ -262,13 +259,9 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
         a.mov(ECX, ord("&"))
     a.mov(mem8(RDI, ref=URL), CL)
     a.inc(RDI)
-    a.cmp(CONFIG.it.profile, ProfileId.DISCORD)
-    with a.if_(E):
-        a.lea(RSI, _QUERY[ProfileId.DISCORD].address)
-        a.mov(ECX, _QUERY[ProfileId.DISCORD].size)
-    with a.else_():
-        a.lea(RSI, _QUERY[ProfileId.FLUXER].address)
-        a.mov(ECX, _QUERY[ProfileId.FLUXER].size)
+    table = profile_table(a, shard, RDX, RCX)
+    a.lea(RSI, table.query.address)
+    a.mov(ECX, table.query_len)
     a.rep_movsb()
     a.lea(RAX, D.gateway_path.address)
     a.sub(RDI, RAX)

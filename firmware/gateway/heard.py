@@ -10,11 +10,12 @@ from firmware.events.send import (
 )
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.ops import gateway_message
+from firmware.gateway.profile import profile_table
 from firmware.gateway.session import kind, value
 from firmware.layouts.events import EVENT_UNKNOWN, EventStream, Notice, Verdict
 from firmware.layouts.gateway import GatewayContext, GatewayState, Op
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonParser, JsonState
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, ShardContext, ShardFlag
 from firmware.websocket.frames import FIRST_PART, LAST_PART
 from toolchain.asm import (
@@ -38,6 +39,7 @@ from toolchain.asm import (
     RAX,
     RBP,
     RBX,
+    RCX,
     RSI,
     A,
     Asm,
@@ -176,6 +178,7 @@ def gateway_heard_part(
     reads=[
         ShardContext.flags,
         ShardContext.profile,
+        ProfileTable.stales_threads,
         ShardContext.sequence,
         ShardContext.hole_first,
         ShardContext.hole_last,
@@ -201,8 +204,9 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
         a.xor(R8D, R8D)
         a.call(events_notice)
         # What is known of threads may be old then (decision 27).
-        a.cmp(shard.profile, ProfileId.FLUXER)
-        with a.if_(E):
+        table = profile_table(a, shard, RAX, RCX)
+        a.cmp(table.stales_threads, 0)
+        with a.if_(NE):
             a.mov(EDX, Notice.THREADS_STALE)
             a.mov(ECX, shard.sequence)
             a.xor(R8D, R8D)

@@ -6,6 +6,7 @@ from firmware.failure import shard_fail
 from firmware.gateway.dispatch import gateway_op_dispatch
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.handshake import gateway_handshake
+from firmware.gateway.profile import profile_table
 from firmware.gateway.send import gateway_heartbeat
 from firmware.gateway.session import kind, value
 from firmware.layouts.gateway import (
@@ -44,7 +45,7 @@ from firmware.layouts.log import (
 from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.policy import RESUMABLE_INVALID_MAX
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.log import at_level, log, log_write
 from toolchain.asm import (
@@ -236,6 +237,7 @@ def gateway_op_reconnect(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.profile,
         ShardContext.resumable_invalid,
+        ProfileTable.invalid_resumable,
         JsonParser.kinds,
     ],
     writes=[ShardContext.resumable_invalid],
@@ -244,13 +246,14 @@ def gateway_op_reconnect(a: Asm, shard: ShardContext) -> None:
     source="firmware/docs/gateway.md#invalid-session",
 )
 def gateway_op_invalid(a: Asm, shard: ShardContext) -> None:
-    """Keep the session when `d` is true on Discord, but not for ever; anything else ends it."""
+    """Keep the session when `d` may be true and is, but not for ever; anything else ends it."""
     a.xor(R12D, R12D)
     with a.block() as lost:
         a.cmp(kind(shard, JsonField.D), JsonKind.TRUE)
         a.leave(NE, lost)
-        a.cmp(shard.profile, ProfileId.DISCORD)
-        a.leave(NE, lost)
+        table = profile_table(a, shard, RAX, RCX)
+        a.cmp(table.invalid_resumable, 0)
+        a.leave(E, lost)
         a.cmp(shard.resumable_invalid, RESUMABLE_INVALID_MAX - 1)
         a.leave(AE, lost)
         a.inc(shard.resumable_invalid)

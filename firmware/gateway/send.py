@@ -1,13 +1,14 @@
 """Outgoing payloads: heartbeat, Identify, Resume. Each is written whole, then framed."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.profile import profile_table
 from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import GatewayContext, GatewayFlag, Op
 from firmware.layouts.log import GATEWAY_SEND, LogState
 from firmware.layouts.log_line import Level
 from firmware.layouts.node import CoreState, core
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import FIN_BIT, FRAME_OUT, Opcode
 from firmware.log import at_level, log, log_write
@@ -26,11 +27,11 @@ from toolchain.asm import (
     R13D,
     RAX,
     RBX,
+    RCX,
     RDI,
     RSI,
     Asm,
     C,
-    E,
     In,
     Mem8,
     Mem32,
@@ -182,6 +183,7 @@ def gateway_byte() -> Mem8[int]:
         ShardContext.shard_id,
         ShardContext.shard_total,
         ShardContext.profile,
+        ProfileTable.has_intents,
         ConfigBlob.token_len,
         ConfigBlob.intents,
         ConfigBlob.identify_shards,
@@ -196,8 +198,9 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
     a.lea(RDI, shard.gateway.outbound.address)
     _put(a, IDENTIFY)
     _put_bytes(a, config.token.address, config.token_len)
-    a.cmp(shard.profile, ProfileId.DISCORD)
-    with a.if_(E):
+    table = profile_table(a, shard, RAX, RCX)
+    a.cmp(table.has_intents, 0)
+    with a.if_(NE):
         _put(a, INTENTS)
         _put_number(a, config.intents)
     with a.else_():

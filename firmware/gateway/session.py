@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.host import gateway_host_allowed
+from firmware.gateway.profile import profile_table
 from firmware.gateway.url import CHARS, ID_CHAR, URL, url_authority
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import (
@@ -14,7 +15,7 @@ from firmware.layouts.gateway import (
 )
 from firmware.layouts.json import RESUME_URL_MAX, USER_ID_MAX, JsonField, JsonKind, JsonParser
 from firmware.layouts.log import GATEWAY_URL
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import WS_PORT
 from firmware.limits import SESSION_ID_MAX
@@ -72,6 +73,7 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
     reads=[
         ShardContext.session_ptr,
         ShardContext.profile,
+        ProfileTable.names_resume_host,
         JsonParser.kinds,
         JsonParser.values,
         JsonParser.resume_url,
@@ -124,10 +126,11 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     a.rep_movsb()
     a.ret()
 
-    # Fluxer names none: a Resume goes where the Identify went.
+    # Where the service names none, a Resume goes where the Identify went.
     a.place(absent)
     a.mov(EAX, UrlFault.ABSENT)
-    a.cmp(shard.profile, ProfileId.FLUXER)
+    table = profile_table(a, shard, RCX, RDX)
+    a.cmp(table.names_resume_host, 0)
     with a.if_(E):
         a.ret()
     a.place(ignored)

@@ -6,8 +6,7 @@ import enum
 
 from firmware.errors import Layer, site
 from firmware.layouts.config import HOST_MAX, PATH_MAX
-from firmware.layouts.json import JsonParser, Vocabulary
-from firmware.layouts.profile import PROFILES, ProfileId
+from firmware.layouts.json import JsonParser
 from firmware.layouts.websocket import USER_AGENT
 from toolchain.layout import Global, Struct, bytes_, enum32, flags32, nested, u16, u32, u64
 
@@ -65,12 +64,6 @@ class ChunkState(enum.IntEnum):
     BROKEN = 12
 
 
-VOCABULARIES = {
-    ProfileId.DISCORD: Vocabulary.GATEWAY_BOT,
-    ProfileId.FLUXER: Vocabulary.WELL_KNOWN,
-}
-QUERIES = {profile.id: b"v=%d&encoding=json" % profile.version for profile in PROFILES}
-"""Appended to the path of a gateway URL that was discovered."""
 ENCRYPTED_SCHEMES = (b"wss:", b"https:")
 """Refused until TLS exists."""
 DOCUMENT_MAX = 1024 * 1024

@@ -43,8 +43,6 @@ RATE_LIMIT_WAIT_MS, RATE_LIMIT_REPEAT_MS, RATE_LIMIT_AGAIN_MS = 5_000, 60_000, 3
 """Close code 4008: the wait; within how long a second one counts as a repeat; the wait then."""
 FORBIDDEN_WAIT_MS = 60_000
 """After 401 or 403 at the upgrade: services ban addresses that go on."""
-INVALID_WAIT_MS, INVALID_SPREAD_MS = 1_000, 4_000
-"""Discord, op 9 without a session: 1 to 5 s before the next Identify."""
 RESUMABLE_INVALID_MAX = 3
 """Op 9 `true` this often in a row without READY or RESUMED counts as `false`."""
 

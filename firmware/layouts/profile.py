@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from toolchain.layout import Global, Struct, bytes_, u32
+from firmware.layouts.json import Vocabulary
+from toolchain.layout import Global, Struct, bytes_, enum32, u32
 from toolchain.layout.pack import pack
 
 
@@ -32,6 +33,15 @@ class Profile:
         identify_groups: Whether the service itself takes an Identify of every key at once, so that
             groups of shards, not shards, follow one another in a startup.
         resumed_numbered: Whether RESUMED takes a sequence of its own; else it names the session's last.
+        invalid_resumable: Whether op 9 may say that the session can still be resumed.
+        invalid_wait_ms: Least wait after an op 9 that lost the session; milliseconds.
+        invalid_spread_ms: What is added to it, at random below this; milliseconds. 0 = no wait.
+        names_resume_host: Whether READY names where a Resume goes; else it goes where Identify went.
+        stales_threads: Whether what is known of threads may be old after a Resume (decision 27).
+        has_intents: Whether Identify carries intents.
+        discovery_path: What is asked for to find the gateway.
+        discovery_token: Whether that question carries the token.
+        vocabulary: Whose keys the answer has.
     """
 
     id: ProfileId
@@ -42,6 +52,20 @@ class Profile:
     identify_spacing_ms: int
     identify_groups: bool
     resumed_numbered: bool
+    invalid_resumable: bool
+    invalid_wait_ms: int
+    invalid_spread_ms: int
+    names_resume_host: bool
+    stales_threads: bool
+    has_intents: bool
+    discovery_path: str
+    discovery_token: bool
+    vocabulary: Vocabulary
+
+    @property
+    def query(self) -> bytes:
+        """What the path of a gateway URL ends with."""
+        return b"v=%d&encoding=json" % self.version
 
 
 DISCORD = Profile(
@@ -53,6 +77,15 @@ DISCORD = Profile(
     identify_spacing_ms=5_000,
     identify_groups=True,
     resumed_numbered=True,
+    invalid_resumable=True,
+    invalid_wait_ms=1_000,
+    invalid_spread_ms=4_000,
+    names_resume_host=True,
+    stales_threads=False,
+    has_intents=True,
+    discovery_path="/gateway/bot",
+    discovery_token=True,
+    vocabulary=Vocabulary.GATEWAY_BOT,
 )
 FLUXER = Profile(
     ProfileId.FLUXER,
@@ -63,10 +96,20 @@ FLUXER = Profile(
     identify_spacing_ms=1_000,
     identify_groups=False,
     resumed_numbered=False,
+    invalid_resumable=False,
+    invalid_wait_ms=0,
+    invalid_spread_ms=0,
+    names_resume_host=False,
+    stales_threads=True,
+    has_intents=False,
+    discovery_path="/.well-known/fluxer",
+    discovery_token=False,
+    vocabulary=Vocabulary.WELL_KNOWN,
 )
 PROFILES = (DISCORD, FLUXER)
 """In the order of ProfileId."""
 
+QUERY_MAX = 0x18
 OPS_LIMIT = 64
 """Opcodes from here on are nobody's."""
 SEND_OPS = tuple(sorted({op for profile in PROFILES for op in profile.send_ops}))
@@ -76,7 +119,7 @@ SEND_OPS = tuple(sorted({op for profile in PROFILES for op in profile.send_ops})
 class ProfileTable(Struct):
     """One profile as the firmware reads it."""
 
-    SIZE = 0x58
+    SIZE = 0x90
     send_rows = bytes_(
         0x00, OPS_LIMIT, "by opcode: row of `Pacer.not_before`, from 1; 0 = not to be sent"
     )
@@ -85,6 +128,16 @@ class ProfileTable(Struct):
     identify_spacing_ms = u32(0x48, "how long an Identify keeps its key busy; milliseconds")
     identify_groups = u32(0x4C, "1 = keys identify side by side, by groups of max_concurrency")
     resumed_numbered = u32(0x50, "1 = RESUMED takes a sequence of its own; 0 = it names the last")
+    invalid_resumable = u32(0x54, "1 = op 9 may say that the session can still be resumed")
+    invalid_wait_ms = u32(0x58, "least wait after an op 9 that lost the session; milliseconds")
+    invalid_spread_ms = u32(0x5C, "added at random, below this; milliseconds; 0 = no wait at all")
+    names_resume_host = u32(0x60, "1 = READY names where a Resume goes")
+    stales_threads = u32(0x64, "1 = what is known of threads may be old after a Resume")
+    has_intents = u32(0x68, "1 = Identify carries intents")
+    discovery_token = u32(0x6C, "1 = the question for the gateway carries the token")
+    vocabulary = enum32(0x70, Vocabulary, "whose keys the answer has")
+    query_len = u32(0x74, "bytes of `query`")
+    query = bytes_(0x78, QUERY_MAX, "what the path of a gateway URL ends with")
 
 
 def _table(profile: Profile) -> bytes:
@@ -98,6 +151,16 @@ def _table(profile: Profile) -> bytes:
             "identify_spacing_ms": profile.identify_spacing_ms,
             "identify_groups": profile.identify_groups,
             "resumed_numbered": profile.resumed_numbered,
+            "invalid_resumable": profile.invalid_resumable,
+            "invalid_wait_ms": profile.invalid_wait_ms,
+            "invalid_spread_ms": profile.invalid_spread_ms,
+            "names_resume_host": profile.names_resume_host,
+            "stales_threads": profile.stales_threads,
+            "has_intents": profile.has_intents,
+            "discovery_token": profile.discovery_token,
+            "vocabulary": profile.vocabulary,
+            "query_len": len(profile.query),
+            "query": profile.query,
         },
     )
 
@@ -105,7 +168,7 @@ def _table(profile: Profile) -> bytes:
 PROFILE_TABLES = Global(
     "profiles",
     ProfileTable,
-    "limits of the services, by ProfileId",
+    "what the services differ in, by ProfileId",
     count=len(PROFILES),
     init=b"".join(map(_table, PROFILES)),
     readonly=True,

@@ -2,26 +2,27 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
+from firmware.gateway.profile import profile_table
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.policy import (
     FORBIDDEN_WAIT_MS,
-    INVALID_SPREAD_MS,
-    INVALID_WAIT_MS,
     RATE_LIMIT_AGAIN_MS,
     RATE_LIMIT_REPEAT_MS,
     RATE_LIMIT_WAIT_MS,
 )
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, Evidence, FailureFlag, ShardContext
 from toolchain.asm import (
     EAX,
     ECX,
+    EDX,
     NE,
     R12,
     R12D,
     RAX,
     RBX,
     RCX,
+    RDX,
     A,
     Asm,
     B,
@@ -54,6 +55,8 @@ def _at_least(a: Asm, milliseconds: int) -> None:
         ShardContext.failure,
         ShardContext.failure_flags,
         ShardContext.profile,
+        ProfileTable.invalid_spread_ms,
+        ProfileTable.invalid_wait_ms,
         ShardContext.peer_close,
         ShardContext.required_wait_ms,
         ShardContext.rate_limited_at,
@@ -71,19 +74,22 @@ def required_wait(a: Asm, shard: ShardContext) -> None:
     flags, now = shard.failure_flags, RAX
     a.mov(R12D, shard.required_wait_ms)
 
-    # A lost session on Discord: 1 to 5 s, so that a fleet does not identify at once.
+    # A lost session: where the profile says so a random wait, so that no fleet identifies at once.
     with a.block() as invalid:
         a.cmp(shard.failure, End.INVALID_SESSION)
         a.leave(NE, invalid)
         a.test(flags, FailureFlag.RESET_SESSION)
         a.leave(Z, invalid)
-        a.cmp(shard.profile, ProfileId.DISCORD)
-        a.leave(NE, invalid)
+        table = profile_table(a, shard, RCX, RDX)
+        a.cmp(table.invalid_spread_ms, 0)
+        a.leave(E, invalid)
         a.call(drbg_u64)
         a.mov(EAX, EAX)
-        a.imul(RAX, RAX, INVALID_SPREAD_MS)
+        table = profile_table(a, shard, RCX, RDX)
+        a.mov(EDX, table.invalid_spread_ms)
+        a.imul(RAX, RDX)
         a.shr(RAX, 32)
-        a.add(EAX, INVALID_WAIT_MS)
+        a.add(EAX, table.invalid_wait_ms)
         a.cmp(EAX, R12D)
         a.cmov(A, R12D, EAX)
 

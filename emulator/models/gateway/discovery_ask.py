@@ -16,7 +16,7 @@ from firmware.layouts.discovery import (
     DiscoveryState,
 )
 from firmware.layouts.log import DISCOVERY_ASK
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.websocket import USER_AGENT
 
@@ -27,7 +27,7 @@ def discovery_begin(w: World, shard: int) -> None:
     found, config, context = w.g(DISCOVERY), w.g(CONFIG), w.view(ShardContext, shard)
     found.owner, found.attempt = context.slot + 1, context.attempts
     found.status = found.redirects = found.retry_after_ms = 0
-    found.token = int(config.profile == ProfileId.DISCORD)
+    found.token = int(PROFILES[context.profile].discovery_token)
     found.port = config.gateway_port
     found.host_len, found.path_len = config.gateway_host_len, config.gateway_path_len
     found.host[: found.host_len] = config.gateway_host[: config.gateway_host_len]

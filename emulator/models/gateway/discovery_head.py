@@ -8,7 +8,6 @@ from emulator.models.log import log
 from emulator.models.tls.transport import tls_consume, tls_readable
 from emulator.models.websocket.fields import http_line, http_same
 from emulator.models.websocket.http import http_find_end, http_number, http_status
-from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_ENDED,
@@ -22,9 +21,8 @@ from firmware.layouts.discovery import (
     DiscoveryState,
     HttpField,
 )
-from firmware.layouts.json import Vocabulary
 from firmware.layouts.log import DISCOVERY_DATE
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.websocket import RESPONSE_MAX
@@ -131,6 +129,5 @@ def _judge(w: World, shard: int, status: int) -> None:
             found.form = BodyForm.LENGTH
         found.chunk, found.body_bytes = ChunkState.SIZE_FIRST, 0
         json_reset(w, found.parser.address_)
-        discord = w.g(CONFIG).profile == ProfileId.DISCORD
-        found.parser.vocabulary = Vocabulary.GATEWAY_BOT if discord else Vocabulary.WELL_KNOWN
+        found.parser.vocabulary = PROFILES[w.view(ShardContext, shard).profile].vocabulary
         found.state = DiscoveryState.BODY

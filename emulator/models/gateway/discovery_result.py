@@ -6,7 +6,6 @@ from emulator.models.gateway.discovery_verdict import discovery_refuse, discover
 from emulator.models.gateway.url import url_authority
 from emulator.models.log import log
 from emulator.models.tls.transport import tls_abort
-from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
@@ -21,7 +20,8 @@ from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
 from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
+from firmware.layouts.shard import ShardContext
 
 _DAY_MS = 86_400_000
 
@@ -85,7 +85,7 @@ def _judge_url(w: World) -> tuple[int, bytes]:
 @model
 def discovery_document(w: World, shard: int) -> None:
     """A document of 200 gives the gateway or is refused; one of 429 may lengthen the wait."""
-    found, config = w.g(DISCOVERY), w.g(CONFIG)
+    found = w.g(DISCOVERY)
     if found.status != 200:
         kind, number = _kept(w, DocumentField.RETRY_AFTER)
         wait = {JsonKind.INTEGER: 1000 * number, JsonKind.DECIMAL: number + 1}.get(kind, 0)
@@ -108,7 +108,7 @@ def discovery_document(w: World, shard: int) -> None:
         return
     found.gateway_port, found.gateway_host_len = port, size
     found.gateway_host[:size] = w.read(host, size)
-    query = b"v=10&encoding=json" if config.profile == ProfileId.DISCORD else b"v=1&encoding=json"
+    query = PROFILES[w.view(ShardContext, shard).profile].query
     start = found.gateway_path.address
     bad, stop, has_query = discovery_target(w, rest, end - rest, start, PATH_MAX - 19)
     if bad or stop is None:

@@ -14,7 +14,7 @@ from emulator.models.gateway.session import kind, value
 from firmware.layouts.events import EVENT_UNKNOWN, Notice, Verdict
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonState
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext, ShardFlag
 
 _CONNECTED = (GatewayState.WAIT_RESUMED, GatewayState.READY)
@@ -77,7 +77,7 @@ def gateway_tell(w: World, shard: int, awaited: int) -> None:
         if context.flags & ShardFlag.RESTORED:
             events_notice(w, shard, Notice.RESTORED, context.sequence, 0)
         events_notice(w, shard, Notice.RESUMED, context.sequence, 0)
-        if context.profile == ProfileId.FLUXER:
+        if PROFILES[context.profile].stales_threads:
             events_notice(w, shard, Notice.THREADS_STALE, context.sequence, 0)
         events_notice(w, shard, Notice.GAP, context.hole_first, context.hole_last)
     elif context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED):

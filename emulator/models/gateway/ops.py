@@ -22,7 +22,7 @@ from firmware.layouts.log import (
     GATEWAY_UNKNOWN,
 )
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 
 
@@ -88,9 +88,11 @@ def gateway_op_reconnect(w: World, shard: int) -> None:
 
 @model
 def gateway_op_invalid(w: World, shard: int) -> None:
-    """Only a literal true on Discord keeps the session, and only twice in a row."""
+    """Only a literal true, where the service says it, keeps the session, and only twice in a row."""
     context = w.view(ShardContext, shard)
-    keep = kind(context, JsonField.D) == JsonKind.TRUE and context.profile == ProfileId.DISCORD
+    keep = (
+        kind(context, JsonField.D) == JsonKind.TRUE and PROFILES[context.profile].invalid_resumable
+    )
     keep = keep and context.resumable_invalid < 2
     if keep:
         context.resumable_invalid += 1

@@ -8,7 +8,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayFlag, Op
 from firmware.layouts.log import GATEWAY_SEND
 from firmware.layouts.node import CORE
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
 
@@ -62,10 +62,10 @@ def _token(w: World) -> bytes:
 
 @model
 def gateway_identify(w: World, shard: int) -> int:
-    """Op 2 with token, intents (not on fluxer), properties, and the shard pair unless turned off."""
+    """Op 2 with token, intents where they exist, properties, and the shard pair unless turned off."""
     context, config = w.view(ShardContext, shard), w.g(CONFIG)
     parts: list[bytes | int] = [b'{"op":2,"d":{"token":"' + _token(w) + b'"']
-    if context.profile == ProfileId.DISCORD:
+    if PROFILES[context.profile].has_intents:
         parts += [b',"intents":', config.intents]
     parts.append(b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"}')
     if config.identify_shards:

@@ -11,7 +11,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import READY_SESSION, READY_SHARD, GatewayState, UrlFault
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_URL
-from firmware.layouts.profile import ProfileId
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 
 _ID = re.compile(rb"[!#-\[\]-~]{1,256}")
@@ -48,7 +48,7 @@ def gateway_resume_url(w: World, shard: int) -> None:
     length = value(context, JsonField.RESUME_URL)
     text = context.gateway.parser.resume_url.address
     fault, size, port = judge_text(context), None, None
-    if fault == UrlFault.ABSENT and context.profile == ProfileId.FLUXER:
+    if fault == UrlFault.ABSENT and not PROFILES[context.profile].names_resume_host:
         return
     if fault is None:
         found, size, port, _rest = url_authority(w, text + 5, text + length, 80)

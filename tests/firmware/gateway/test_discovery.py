@@ -61,7 +61,7 @@ class Question:
         LAB.reset()
         LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
         config = LAB.g(CONFIG)
-        config.profile, config.gateway_port = profile, port
+        config.gateway_port = port
         for name, text in (("gateway_host", host), ("gateway_path", path), ("token", TOKEN)):
             getattr(config, name)[: len(text)] = text
             setattr(config, f"{name}_len", len(text))
@@ -69,7 +69,7 @@ class Question:
         LAB.g(PERMITS).max_concurrency = 1
         LAB.g(PERMITS).keys[0].owner = 1
         self.at = LAB.shard()
-        self.shard.attempts = 3
+        self.shard.attempts, self.shard.profile = 3, profile
         LAB.call(discovery_begin, shard=self.at)
         self.connect()
 
