@@ -5,7 +5,7 @@ import pytest
 from emulator.mutation.build import OFF_THE_END, mutated_lines, refusal
 from emulator.mutation.operators import mutants
 from tests.support.mutants import ROUTINES, count_small, mutant_of, spin
-from toolchain.asm import ECX, RCX, Asm, In, Reg32, Z, routine
+from toolchain.asm import ECX, Asm, In, Out, Reg32, Z, routine
 from toolchain.asm.checks import check
 
 
@@ -45,7 +45,9 @@ def test_a_dropped_target_hands_its_label_on():
     assert lines[0].target in lines[0].labels
 
 
-@routine(inputs=[In(ECX, int, "a count")], clobbers=[RCX], source="this test")
+@routine(
+    inputs=[In(ECX, int, "a count")], outputs=[Out(ECX, "what is left of it")], source="this test"
+)
 def down_once(a: Asm, count: Reg32) -> None:
     """Take one off, unless nothing is left; the last instruction is a branch's target."""
     end = a.label("end")
