@@ -28,8 +28,8 @@ from firmware.layouts.log_line import (
     of,
     texts,
 )
-from firmware.layouts.plan import PlanRefusal
 from firmware.layouts.policy import OnMalformed
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sentences import (
     BUDGET,
     CLASSIFICATIONS,
@@ -48,6 +48,7 @@ from firmware.layouts.sentences import (
     PHASES,
     READY_TEXT,
     REASONS,
+    REFUSED_BECAUSE,
     STAGES,
     STATUSES,
 )
@@ -181,7 +182,13 @@ _STOP = {
     "reported": _evidence(Evidence.reported, texts(CLASSIFICATIONS)),
     "budgetMs": _evidence(Evidence.budget_ms),
 }
-CONNECTION_ENDED = _record("lifecycle.connectionEnded", Level.ERROR, _END, **_STOP)
+CONNECTION_ENDED = _record(
+    "lifecycle.connectionEnded",
+    Level.ERROR,
+    (*_END, _evidence(Evidence.refusal, texts(REFUSED_BECAUSE))),
+    **_STOP,
+    refusal=_evidence(Evidence.refusal, names(PlanRefusal)),
+)
 STARTUP_LIMIT = _record(
     "lifecycle.startupLimit",
     Level.WARN,

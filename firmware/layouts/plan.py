@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sessions import AGE_MAX_MS, DIGEST_BYTES
 from toolchain.layout import Global, Struct, bytes_, enum32, u32
 
@@ -26,19 +27,6 @@ class Leaving(enum.IntEnum):
     """The total stays: it closes with 4000 and hands its session over, so that another node can resume."""
     ENDING = 2
     """The total changes: its session is of another plan, so it closes with 1000."""
-
-
-class PlanRefusal(enum.IntEnum):
-    """Why a move is refused."""
-
-    NONE = 0
-    OUT_OF_BOUNDS = 1
-    TOO_MANY_MOVES = 2
-    STILL_MOVING = 3
-    STOPPING = 4
-    NO_CLOCK = 5
-    NOT_THE_WHOLE_PLAN = 6
-    """It was the node's own wish, but other nodes hold shards of the same total."""
 
 
 class PlanOrder(Struct):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from firmware.layouts.closes import MEANINGS
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import Classification, End, Gap, NextStep, Phase, Stop, Then
 
 Texts = Mapping[int, str]
@@ -114,6 +115,17 @@ ENDS: Texts = {
     Stop.SCHEDULE_ENDED: "The node stops retrying: the recovery schedule ended",
     Stop.DEFECT: "The node does not retry what failed by its own fault",
 }
+REFUSED_BECAUSE: Texts = {
+    PlanRefusal.NONE: "",
+    PlanRefusal.OUT_OF_BOUNDS: "; one node cannot hold so many",
+    PlanRefusal.TOO_MANY_MOVES: "; it moved thrice in an hour",
+    PlanRefusal.STILL_MOVING: "; the last move still goes on",
+    PlanRefusal.STOPPING: "; it stops",
+    PlanRefusal.NO_CLOCK: "; it has no clock",
+    PlanRefusal.NOT_THE_WHOLE_PLAN: "; other nodes hold shards, too",
+    PlanRefusal.NOT_AUTOMATIC: "; [plan] auto is off",
+}
+"""Behind the end of a shard that the service refuses: why the node does not move by itself."""
 BUDGET: Texts = {0: ""}
 OTHER_BUDGET = " of "
 """Between an end and its rest: the startup's budget, when its limit was met."""

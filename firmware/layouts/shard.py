@@ -7,6 +7,7 @@ import enum
 from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.profile import ProfileId
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.send import Pacer
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext, TlsKeys
@@ -199,6 +200,9 @@ class Evidence(Struct):
     reported = enum8(0x36, Classification, "what the end is reported as; by its deadline another")
     sequence_valid = u8(0x37, "1 = `sequence` counts, as SEQ_VALID said")
     budget_ms = u32(0x38, "budget of the startup whose limit was met; milliseconds; 0 = none was")
+    refusal = enum8(
+        0x3C, PlanRefusal, "with the stop RESHARD: why the node does not move by itself"
+    )
 
 
 class ShardContext(Struct):

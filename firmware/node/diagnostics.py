@@ -36,7 +36,7 @@ from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.owner import owner_at, owner_tasks
-from firmware.node.plan import moves_recent
+from firmware.shard.reshard import moves_recent
 from toolchain.asm import (
     EAX,
     ECX,

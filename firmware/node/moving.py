@@ -12,10 +12,10 @@ from firmware.layouts.plan import (
     Leaving,
     Moves,
     PlanOrder,
-    PlanRefusal,
     PlanReport,
 )
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sessions import (
     DIGEST_BYTES,
     SAVE_TIMEOUT_MS,
@@ -26,11 +26,12 @@ from firmware.layouts.sessions import (
 from firmware.layouts.shard import Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.log import log, log_write
-from firmware.node.plan import moves_recent, plan_move, plan_next
+from firmware.node.plan import plan_move, plan_next
 from firmware.node.sessions import session_due
 from firmware.node.slots import slot_wake
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
 from firmware.shard.renew import shard_renew
+from firmware.shard.reshard import moves_recent
 from firmware.shard.snapshot import session_identity
 from firmware.shard.survive import survive_shard
 from toolchain.asm import (

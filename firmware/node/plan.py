@@ -2,24 +2,20 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.log import RESHARD_REFUSED, RESHARDED
-from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core
+from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE, CoreState, Plan, Slot, core
 from firmware.layouts.plan import (
-    MOVE_WINDOW_S,
     MOVES,
-    MOVES_MAX,
     NO_SHARD,
-    TOTAL_MAX,
     Leaving,
     Moves,
-    PlanRefusal,
 )
 from firmware.layouts.shard import ShardContext, ShardState
-from firmware.layouts.stop import STOP, Stop, StopPhase
 from firmware.limits import SHARDS_MAX
 from firmware.log import log, log_write
 from firmware.memory.windows import workspace_map
 from firmware.node.lease import slots_wake
 from firmware.shard.renew import shard_renew
+from firmware.shard.reshard import LAST, plan_refusal
 from toolchain.asm import (
     AE,
     CF,
@@ -51,7 +47,6 @@ from toolchain.asm import (
     RCX,
     RDX,
     RSI,
-    A,
     Asm,
     B,
     C,
@@ -62,30 +57,6 @@ from toolchain.asm import (
     Z,
     routine,
 )
-
-LAST = 8 * (MOVES_MAX - 1)
-
-
-@routine(
-    outputs=[Out(EAX, "moves in the last hour")],
-    clobbers=[RCX, RDX, RSI],
-    reads=[Moves.times, CoreState.now, Clock.tsc_cycles_per_ms],
-    source="firmware/docs/lifecycle.md#moves",
-)
-def moves_recent(a: Asm) -> None:
-    """Count the moves that are not older than an hour."""
-    a.imul(RSI, CLOCK.it.tsc_cycles_per_ms, MOVE_WINDOW_S * 1000)
-    a.xor(EAX, EAX)
-    for at in range(0, LAST + 8, 8):  # unrolled: three moves
-        a.mov(RCX, MOVES.it.times.m64(at))
-        a.test(RCX, RCX)
-        with a.if_(NZ):
-            a.mov(RDX, core.now)
-            a.sub(RDX, RCX)
-            a.cmp(RDX, RSI)
-            with a.if_(B):
-                a.inc(EAX)
-    a.ret()
 
 
 @routine(
@@ -175,51 +146,6 @@ def plan_row(a: Asm) -> None:
     a.place(full)
     a.xor(EAX, EAX)
     a.stc()
-    a.ret()
-
-
-@routine(
-    inputs=[
-        In(EDI, int, "shards of the whole bot"),
-        In(ESI, int, "first shard of this node"),
-        In(EDX, int, "shards of this node"),
-    ],
-    outputs=[Out(EAX, "PlanRefusal: why not; 0 = nothing speaks against it")],
-    clobbers=CALLER_SAVED,
-    reads=[Stop.phase, Moves.leaving, Clock.tsc_cycles_per_ms],
-    calls=[moves_recent],
-    source="firmware/docs/lifecycle.md#moves",
-)
-def plan_refusal(a: Asm, total: Reg32, start: Reg32, count: Reg32) -> None:
-    """Judge a plan: its numbers, the node's state, then how often the node has moved."""
-    bad = a.label("bad")
-    a.mov(EAX, PlanRefusal.OUT_OF_BOUNDS)
-    a.dec(EDX)
-    a.cmp(EDX, SHARDS_MAX)
-    a.j(AE, bad)
-    a.cmp(EDI, TOTAL_MAX)
-    a.j(A, bad)
-    a.cmp(ESI, EDI)
-    a.j(AE, bad)
-    a.sub(EDI, ESI)
-    a.cmp(EDX, EDI)
-    a.j(AE, bad)
-    a.mov(EAX, PlanRefusal.STOPPING)
-    a.cmp(STOP.it.phase, StopPhase.RUNNING)
-    a.j(NE, bad)
-    a.mov(EAX, PlanRefusal.NO_CLOCK)
-    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
-    a.j(E, bad)
-    a.mov(EAX, PlanRefusal.STILL_MOVING)
-    a.cmp(MOVES.it.leaving, 0)
-    a.j(NE, bad)
-    a.call(moves_recent)
-    a.mov(ECX, EAX)
-    a.mov(EAX, PlanRefusal.TOO_MANY_MOVES)
-    a.cmp(ECX, MOVES_MAX)
-    a.j(AE, bad)
-    a.xor(EAX, EAX)
-    a.place(bad)
     a.ret()
 
 

@@ -1,6 +1,7 @@
 """Evidence before reset: why the connection failed, copied before anything is wiped."""
 
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import Evidence, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
@@ -44,6 +45,7 @@ CONNECTED_MS_MAX = 0xFFFF_FFFF
         Evidence.lost,
         Evidence.established,
         Evidence.attempt,
+        Evidence.refusal,
     ],
     source="firmware/docs/lifecycle.md#evidence",
 )
@@ -70,6 +72,7 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
 
     a.mov(EAX, shard.attempts)
     a.mov(kept.attempt, EAX)
+    a.mov(kept.refusal, PlanRefusal.NONE)
     # SEQ_VALID alone says whether the sequence counts (decision 12).
     a.mov(EAX, shard.flags)
     a.mov(EDX, EAX)

@@ -8,13 +8,11 @@ from firmware.layouts.log import (
     CONNECTION_ENDED,
     CONNECTION_LOST,
     CONNECTION_RETRY,
-    RESHARD_WANTED,
     SESSION_RESET,
     SHARD_HELD,
     STARTUP_LIMIT,
 )
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
     SSES_VALID,
@@ -38,6 +36,7 @@ from firmware.shard.evidence import copy_evidence
 from firmware.shard.gap import shard_gap_begin
 from firmware.shard.permit import permit_refuse, permit_release
 from firmware.shard.reset import wipe_transport
+from firmware.shard.reshard import reshard_judge, reshard_want
 from firmware.shard.resume import restore_resume_state, shard_is_resumable
 from firmware.shard.verdict import classify, judge_health, shard_verdict
 from firmware.tls.transport import tls_abort
@@ -50,7 +49,6 @@ from toolchain.asm import (
     EDX,
     NE,
     NZ,
-    R8D,
     R12,
     R14,
     R14D,
@@ -188,27 +186,6 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard that the service refuses because it has grown")],
-    clobbers=CALLER_SAVED,
-    reads=[ShardContext.shard_total, ConfigBlob.plan_auto, Moves.wanted, Moves.recommended],
-    writes=[Moves.wanted],
-    calls=[log_write],
-    source="firmware/docs/lifecycle.md#moves",
-)
-def reshard_want(a: Asm, shard: ShardContext) -> None:
-    """Report the smallest total that can follow, and what was recommended; the node may try the first."""
-    a.mov(EDX, shard.shard_total)
-    a.inc(EDX)
-    a.cmp(EDX, MOVES.it.wanted)
-    with a.if_(A):
-        a.mov(MOVES.it.wanted, EDX)
-    a.movzx(ECX, CONFIG.it.plan_auto)
-    a.mov(R8D, MOVES.it.recommended)
-    log(a, RESHARD_WANTED, RBX)
-    a.ret()
-
-
-@routine(
     inputs=[
         In(RBX, ShardContext, "the shard whose attempt failed; session and health are settled")
     ],
@@ -228,6 +205,7 @@ def reshard_want(a: Asm, shard: ShardContext) -> None:
         schedule_backoff_jittered,
         record_backoff,
         classify,
+        reshard_judge,
         reshard_want,
         log_write,
     ],
@@ -259,6 +237,10 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
             log(a, STARTUP_LIMIT, RBX)
             a.jmp(again.top)
         a.mov(shard.state, ShardState.FATAL)
+        # Whether the node moves is part of the record, so it is judged before.
+        a.cmp(shard.evidence.stop, Stop.RESHARD)
+        with a.if_(E):
+            a.call(reshard_judge)
         log(a, CONNECTION_ENDED, RBX)
         a.cmp(shard.evidence.stop, Stop.RESHARD)
         with a.if_(E):

@@ -269,6 +269,7 @@ def _evidence(evidence: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]
         "reason": REASONS.get(evidence["end"]),
         "classification": CLASSIFICATIONS.get(evidence["classification"]),
         "stop": _of(evidence["stop"]) if evidence["stop"] else None,
+        "refusal": _of(evidence["refusal"]).lower() if evidence["refusal"] else None,
         "attempt": evidence["attempt"],
         "lost": bool(evidence["lost"]),
         "required_wait_ms": evidence["required_wait_ms"],

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firmware.layouts.control import ControlResult, ControlVerb
-from firmware.layouts.plan import MOVES_MAX, TOTAL_MAX, PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.plan import MOVES_MAX, TOTAL_MAX, PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from toolchain.cli.control import Commander, CommandError, RefusedError, find_place, place_options
 from toolchain.cli.handover import HandOver, HandoverStore
 from toolchain.cli.sessions import TAKE_PATIENCE_S

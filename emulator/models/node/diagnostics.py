@@ -3,7 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.owner import owner_at, owner_tasks
-from emulator.models.node.plan import moves_recent
+from emulator.models.shard.reshard import moves_recent
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG

@@ -2,26 +2,20 @@
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
-from emulator.models.node.plan import moves_recent, plan_move, plan_next
+from emulator.models.node.plan import plan_move, plan_next
 from emulator.models.node.sessions import session_due
 from emulator.models.node.slots import slot_wake
 from emulator.models.shard.renew import shard_renew
+from emulator.models.shard.reshard import moves_recent
 from emulator.models.shard.snapshot import session_identity
 from emulator.models.shard.survive import survive_shard
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import RESHARD_REFUSED, SESSION_SAVE_FAILED
 from firmware.layouts.node import CLOCK, CORE, PLAN
-from firmware.layouts.plan import (
-    LOAD_WAIT_MAX_MS,
-    MOVES,
-    NO_SHARD,
-    Leaving,
-    PlanOrder,
-    PlanRefusal,
-    PlanReport,
-)
+from firmware.layouts.plan import LOAD_WAIT_MAX_MS, MOVES, NO_SHARD, Leaving, PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sessions import SAVE_TIMEOUT_MS, SESSIONS, SaveState
 from firmware.layouts.shard import ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState

@@ -7,31 +7,18 @@ from emulator.models.log import log_write
 from emulator.models.memory.windows import workspace_map
 from emulator.models.node.lease import slots_wake
 from emulator.models.shard.renew import shard_renew
+from emulator.models.shard.reshard import MOVE_PLACES, move_time, plan_refusal
 from firmware.layouts.log import RESHARD_REFUSED, RESHARDED
-from firmware.layouts.node import CLOCK, CORE, PLAN
-from firmware.layouts.plan import MOVES, NO_SHARD, Leaving, PlanRefusal
+from firmware.layouts.node import CORE, PLAN
+from firmware.layouts.plan import MOVES, NO_SHARD, Leaving
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import ShardContext, ShardState
-from firmware.layouts.stop import STOP, StopPhase
-
-_MOVES = range(0, 24, 8)
 
 
 def _active(w: World) -> list[Any]:
     core = w.g(CORE)
     rows = (core.slots[n] for n in range(core.slots_used))
     return [w.view(ShardContext, row.context) for row in rows if row.flags & 1]
-
-
-def _time(w: World, at: int) -> int:
-    return int.from_bytes(bytes(w.g(MOVES).times[at : at + 8]), "little")
-
-
-@model
-def moves_recent(w: World) -> int:
-    """Of the last three, those within an hour."""
-    hour, now = 3_600_000 * w.g(CLOCK).tsc_cycles_per_ms, w.g(CORE).now
-    times = [_time(w, at) for at in _MOVES]
-    return sum(bool(t) and (now - t) % 2**64 < hour % 2**64 for t in times)
 
 
 @model
@@ -67,20 +54,6 @@ def plan_row(w: World) -> tuple[int, int]:
 
 
 @model
-def plan_refusal(w: World, total: int, start: int, count: int) -> int:
-    """Numbers, state of the node, moves of the hour."""
-    if not 1 <= count <= 256 or total > 16_384 or start + count > total:
-        return PlanRefusal.OUT_OF_BOUNDS
-    if w.g(STOP).phase != StopPhase.RUNNING:
-        return PlanRefusal.STOPPING
-    if not w.g(CLOCK).tsc_cycles_per_ms:
-        return PlanRefusal.NO_CLOCK
-    if w.g(MOVES).leaving:
-        return PlanRefusal.STILL_MOVING
-    return PlanRefusal.TOO_MANY_MOVES if moves_recent(w) >= 3 else PlanRefusal.NONE
-
-
-@model
 def plan_mark(w: World, how: int) -> int:
     """A shard stays when the total stays, the node still holds it, and it is not FATAL."""
     plan, moves, stays = w.g(PLAN), w.g(MOVES), 0
@@ -102,8 +75,8 @@ def plan_move(w: World, total: int, start: int, count: int, wait: int) -> int:
         log_write(w, 0, RESHARD_REFUSED, total, start, count, refusal)
         return refusal
     plan, moves, now = w.g(PLAN), w.g(MOVES), w.g(CORE).now
-    older = [_time(w, at) for at in (0, 8)]
-    for at, time in zip(_MOVES, (now, *older), strict=True):
+    older = [move_time(w, at) for at in (0, 8)]
+    for at, time in zip(MOVE_PLACES, (now, *older), strict=True):
         moves.times[at : at + 8] = time.to_bytes(8, "little")
     how = Leaving.KEEPING if plan.global_total == total else Leaving.ENDING
     moves.wait_ms = wait if how == Leaving.KEEPING else 0

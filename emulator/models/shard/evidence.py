@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import ShardContext, ShardFlag
 
 
@@ -16,6 +17,7 @@ def copy_evidence(w: World, shard: int) -> None:
     kept.sequence, kept.failed_at = context.sequence, now
     kept.sequence_valid = int(bool(context.flags & ShardFlag.SEQ_VALID))
     kept.attempt = context.attempts
+    kept.refusal = PlanRefusal.NONE
     kept.established = int(bool(context.flags & ShardFlag.ESTABLISHED))
     since = context.connected_at
     kept.lost = int(since != 0)

@@ -11,6 +11,7 @@ from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.gap import shard_gap_begin
 from emulator.models.shard.permit import permit_refuse, permit_release
 from emulator.models.shard.reset import wipe_transport
+from emulator.models.shard.reshard import reshard_judge, reshard_want
 from emulator.models.shard.resume import restore_resume_state, shard_is_resumable
 from emulator.models.shard.verdict import classify, judge_health, shard_verdict
 from emulator.models.tls.transport import tls_abort
@@ -21,13 +22,11 @@ from firmware.layouts.log import (
     CONNECTION_ENDED,
     CONNECTION_LOST,
     CONNECTION_RETRY,
-    RESHARD_WANTED,
     SESSION_RESET,
     SHARD_HELD,
     STARTUP_LIMIT,
 )
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
     SSES_VALID,
@@ -91,15 +90,6 @@ def record_backoff(w: World, shard: int) -> None:
 
 
 @model
-def reshard_want(w: World, shard: int) -> None:
-    """One more shard than now is the least that can help; the largest wish counts."""
-    total, moves = w.view(ShardContext, shard).shard_total + 1, w.g(MOVES)
-    if total > moves.wanted:
-        moves.wanted = total
-    log_write(w, shard, RESHARD_WANTED, total, w.g(CONFIG).plan_auto, moves.recommended, 0)
-
-
-@model
 def shard_back_off(w: World, shard: int) -> None:
     """FATAL when there is a reason to stop; a startup limit is one only by configuration."""
     context, config = w.view(ShardContext, shard), w.g(CONFIG)
@@ -110,6 +100,8 @@ def shard_back_off(w: World, shard: int) -> None:
         startup = stop in (Stop.STARTUP_ATTEMPTS, Stop.STARTUP_DEADLINE)
         if not startup or config.on_limit == OnLimit.FATAL:
             context.state = ShardState.FATAL
+            if stop == Stop.RESHARD:
+                reshard_judge(w, shard)
             log(w, CONNECTION_ENDED, shard)
             if stop == Stop.RESHARD:
                 reshard_want(w, shard)

@@ -12,8 +12,9 @@ from emulator.simulation.packet import ip
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.log_line import Level
 from firmware.layouts.node import CORE
-from firmware.layouts.plan import MOVES, PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.plan import MOVES, PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sessions import ANY_SHARD, HANDED_OVER, SessionProblem, SessionSnapshot
 from firmware.layouts.shard import Hold, SessionLoad, ShardState
 from firmware.layouts.status import STATUS_REQUEST_MAGIC, StatusReply

@@ -11,9 +11,11 @@ from emulator.simulation.packet import ip
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.node import CORE, PLAN
-from firmware.layouts.plan import PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.plan import PlanOrder, PlanReport
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import Hold, ShardFlag, ShardState
 from tests.support.control import answer, command
+from toolchain.cli.diagnostics import shard_report
 from toolchain.layout.pack import pack, unpack
 
 S, R, P = ShardState, ControlResult, PlanRefusal
@@ -254,6 +256,7 @@ class TestReshard:
         assert (line["total"], line["moves_itself"]) == ("5", "0")
         (ended,) = codes(rig, "lifecycle.connectionEnded")
         assert (ended["stop"], ended["closeCode"]) == ("reshard", "4011")
+        assert ended["refusal"] == "not_automatic"
         assert rig.node.g(PLAN).generation == 1
         assert operator.move(5, 0, 5)[0] == R.DONE
         rig.until_ready()
@@ -279,6 +282,8 @@ class TestReshard:
         rig.until_ready()
         assert rig.node.g(PLAN).generation == 2
         assert held(rig) == [(n, 5) for n in range(5)]
+        (ended,) = codes(rig, "lifecycle.connectionEnded")
+        assert ended["refusal"] == "none"
         (line,) = codes(rig, "lifecycle.resharded")
         assert (line["total"], line["start"], line["shards"]) == ("5", "0", "5")
         assert [count.get("1000", 0) for count in closes(rig)] == [1, 1, 0, 1, 0]
@@ -288,3 +293,6 @@ class TestReshard:
         assert rig.states[2] == S.FATAL
         (line,) = codes(rig, "lifecycle.reshardRefused")
         assert (line["total"], line["reason"]) == ("9", "not_the_whole_plan")
+        (ended,) = codes(rig, "lifecycle.connectionEnded")
+        assert (ended["shard"], ended["refusal"]) == ("2", "not_the_whole_plan")
+        assert shard_report(rig.status(2))["last_failure"]["refusal"] == "not_the_whole_plan"

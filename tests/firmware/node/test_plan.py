@@ -11,17 +11,10 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, PLAN
-from firmware.layouts.plan import (
-    LOAD_WAIT_MAX_MS,
-    MOVES,
-    NO_SHARD,
-    Leaving,
-    PlanOrder,
-    PlanRefusal,
-    PlanReport,
-)
+from firmware.layouts.plan import LOAD_WAIT_MAX_MS, MOVES, NO_SHARD, Leaving, PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.profile import ProfileId
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.sessions import DIGEST_BYTES
 from firmware.layouts.shard import (
     SSES_VALID,
@@ -36,8 +29,9 @@ from firmware.layouts.survivor import SURVIVAL, SavedSession
 from firmware.layouts.tcp import TcpState
 from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SHARDS_MAX, SURVIVOR_PAGE
 from firmware.node.moving import control_plan, plan_obey, plan_save, plan_settle, plan_tick
-from firmware.node.plan import moves_recent, plan_mark, plan_move, plan_next, plan_refusal, plan_row
+from firmware.node.plan import plan_mark, plan_move, plan_next, plan_row
 from firmware.shard.renew import shard_renew
+from firmware.shard.reshard import moves_recent, plan_refusal
 from tests.support.lab import Lab
 from tests.support.pages import ready, tables_region
 from tests.support.states import MS

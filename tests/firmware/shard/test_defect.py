@@ -37,7 +37,7 @@ def test_shard_defect_keeps_evidence_and_stops_the_shard():
         "t=90 level=error shard=5 code=cpu.shard_fault vector=14 rip=0x60001234 "
         "address=0x70004000 error=0x2\n"
         "t=90 level=error shard=5 code=lifecycle.connectionEnded attempt=0 stop=defect "
-        "reported=defect budgetMs=0 closeCode=0 "
+        "reported=defect budgetMs=0 refusal=none closeCode=0 "
         "reason=defect classification=defect error=0x101000e tcp=established tls=idle "
         "stage=hello known=none text=\"Shard 5 could not connect. The node's own code failed before "
         'Hello. The node does not retry what failed by its own fault"\n'

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
-from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import Policy
+from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import (
     End,
     FailureFlag,
@@ -179,7 +180,7 @@ def test_shard_lose_fatal_schedules_nothing():
     assert context.evidence.stop == Stop.AUTH
     assert (
         "code=lifecycle.connectionEnded attempt=0 stop=auth reported=AuthenticationError budgetMs=0 "
-        "closeCode=4004"
+        "refusal=none closeCode=4004"
     ) in lines()[0]
     assert "classification=AuthenticationError" in lines()[0]
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
@@ -206,6 +207,65 @@ def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(
     assert LAB.g(MOVES).wanted == wanted
     told = f"code=lifecycle.reshardWanted total=17 moves_itself={auto} recommended={recommended}"
     assert told in lines()[1]
+
+
+WHOLE = {"global_total": 16, "local_start": 0, "local_count": 16}
+
+
+@pytest.mark.parametrize(
+    ("auto", "plan", "moves", "refusal", "said"),
+    [
+        (0, {}, {}, PlanRefusal.NOT_AUTOMATIC, "with more shards; [plan] auto is off"),
+        (1, {}, {}, PlanRefusal.NONE, 'with more shards"'),
+        (1, {"local_start": 1}, {}, PlanRefusal.NOT_THE_WHOLE_PLAN, "; other nodes hold shards"),
+        (1, {"local_count": 15}, {}, PlanRefusal.NOT_THE_WHOLE_PLAN, "; other nodes hold shards"),
+        (1, {}, {"leaving": 1}, PlanRefusal.STILL_MOVING, "; the last move still goes on"),
+        (
+            1,
+            {},
+            {"times": (NOW - 1).to_bytes(8, "little") * 3},
+            PlanRefusal.TOO_MANY_MOVES,
+            "; it moved thrice in an hour",
+        ),
+    ],
+)
+def test_shard_lose_4011_says_in_its_record_why_the_node_does_not_move(
+    auto, plan, moves, refusal, said
+):
+    shard, context = prepare(
+        {
+            "state": ShardState.READY,
+            "failure": End.CLOSED,
+            "failure_flags": FailureFlag.RESHARD,
+            "peer_close": 4011,
+            "shard_total": 16,
+        }
+    )
+    LAB.g(CONFIG).plan_auto = auto
+    for name, value in (WHOLE | plan).items():
+        setattr(LAB.g(PLAN), name, value)
+    for name, value in moves.items():
+        if name == "times":
+            LAB.g(MOVES).times[:] = value
+        else:
+            setattr(LAB.g(MOVES), name, value)
+    LAB.call(shard_lose, Environment(), shard=shard)
+    assert context.evidence.refusal == refusal
+    record = lines()[0]
+    assert f" refusal={refusal.name.lower()} " in record
+    assert said in record
+
+
+@pytest.mark.parametrize(
+    ("total", "refusal"), [(255, PlanRefusal.NONE), (256, PlanRefusal.OUT_OF_BOUNDS)]
+)
+def test_shard_lose_4011_of_a_node_that_is_full_is_out_of_bounds(total, refusal):
+    fields = {"failure": End.CLOSED, "failure_flags": FailureFlag.RESHARD, "peer_close": 4011}
+    shard, context = prepare({"state": ShardState.READY, "shard_total": total} | fields)
+    LAB.g(CONFIG).plan_auto = 1
+    LAB.g(PLAN).global_total = LAB.g(PLAN).local_count = total
+    LAB.call(shard_lose, Environment(), shard=shard)
+    assert context.evidence.refusal == refusal
 
 
 def test_shard_lose_open_websocket_gets_five_seconds_to_close():

@@ -100,7 +100,7 @@ BACKOFF = (
 CLOSED = BACKOFF.replace("connectionLost", "retry").replace("closeCode=0", "closeCode=4009")
 ENDED = (
     "t=1 level=error shard=1 code=lifecycle.connectionEnded attempt=1 stop=auth "
-    f"reported=AuthenticationError budgetMs=0 closeCode=4004 reason=closed {EVIDENCE}"
+    f"reported=AuthenticationError budgetMs=0 refusal=none closeCode=4004 reason=closed {EVIDENCE}"
 )
 
 

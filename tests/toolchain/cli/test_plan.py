@@ -6,8 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from firmware.layouts.control import ControlResult, ControlVerb
-from firmware.layouts.plan import PlanOrder, PlanRefusal, PlanReport
+from firmware.layouts.plan import PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
+from firmware.layouts.refusal import PlanRefusal
 from tests.support.control import KEY
 from tests.support.fake_control import FakeControl
 from toolchain.cli.handover import HandoverStore, bot_digest
@@ -89,7 +90,7 @@ def test_a_refusal_says_its_reason(reason):
 
 
 def test_every_reason_an_operator_can_meet_has_words():
-    own = {PlanRefusal.NONE, PlanRefusal.NOT_THE_WHOLE_PLAN}
+    own = {PlanRefusal.NONE, PlanRefusal.NOT_THE_WHOLE_PLAN, PlanRefusal.NOT_AUTOMATIC}
     assert set(REFUSALS) == set(PlanRefusal) - own
 
 

@@ -32,7 +32,7 @@ READY = (
 )
 FATAL = (
     "t=1 level=error shard=0 code=lifecycle.connectionEnded attempt=1 stop=auth "
-    "reported=AuthenticationError budgetMs=0 closeCode=4004 reason=closed "
+    "reported=AuthenticationError budgetMs=0 refusal=none closeCode=4004 reason=closed "
     "classification=AuthenticationError error=0x8010000 tcp=closed tls=idle "
     'stage=none known=3 text="Shard 0 could not connect."'
 )

@@ -177,6 +177,7 @@ def test_json_holds_every_diagnostics_field(node):
         "reason": "network",
         "classification": "network",
         "stop": None,
+        "refusal": None,
         "attempt": 2,
         "lost": True,
         "required_wait_ms": 0,
