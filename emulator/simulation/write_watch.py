@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import unicorn.x86_const as ux
 
 from emulator.simulation.store_judge import StoreJudge
+from firmware.layouts.nic import RX_BUFFERS_MAX
 from firmware.layouts.node import CORE, LEASE, CoreState
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
 from firmware.limits import PAGE, WORKSPACE_BASE, WORKSPACE_STRIDE
+from firmware.node.step import FRAMES_PER_TURN
 
 if TYPE_CHECKING:
     from emulator.simulation.node import ImageNode
@@ -44,7 +47,7 @@ class WriteWatch:
         self.by_node: set[int] = set()
         self._node = node
         self._ports = [0] * node.facts.shards
-        self._frames: list[bytes] = []
+        self._frames: deque[list[bytes]] = deque(maxlen=RX_BUFFERS_MAX // FRAMES_PER_TURN)
         self._tcp_ports = [
             node.part(slot, ShardContext.tcp.offset + TcpContext.local_port.offset, 2)
             for slot in range(node.facts.shards)
@@ -82,10 +85,10 @@ class WriteWatch:
         found, self.by_node = self.by_node | self._judge.take_by_node(), set()
         node = self._node
         now = [int.from_bytes(port, "little") for port in self._tcp_ports]
-        ports = {_port(frame) for frame in self._frames + node.turn_received}
+        # The budget of a turn may leave frames for later ones, until a full ring is empty.
+        self._frames.append(node.turn_received)
+        ports = {_port(frame) for frames in self._frames for frame in frames}
         before, self._ports = self._ports, now
-        # The budget of a turn may leave frames for the next.
-        self._frames = node.turn_received
         if not found:
             return
         allowed = {
