@@ -21,11 +21,12 @@ from firmware.layouts.events import (
     Verdict,
 )
 from firmware.layouts.json import JsonParser
-from firmware.layouts.log import EVENTS_RAW
+from firmware.layouts.log import EVENTS_RAW, LogState
+from firmware.layouts.log_line import Level
 from firmware.layouts.net import OUT
 from firmware.layouts.nic import NIC, Nic, Virtqueue
 from firmware.layouts.shard import ShardContext
-from firmware.log import log, log_write
+from firmware.log import at_level, log, log_write
 from firmware.net.udp import udp_finish, udp_to
 from firmware.nic.queue import nic_reclaim
 from toolchain.asm import (
@@ -272,7 +273,7 @@ def events_part(a: Asm, shard: ShardContext, part: Reg64, length: Reg32) -> None
         In(R9D, int, "bytes of its name in the parser; 0 without one"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[EventStream.open, EventHeader.offset],
+    reads=[EventStream.open, LogState.level],
     writes=[
         EventStream.open,
         EventHeader.what,
@@ -308,9 +309,7 @@ def events_end(
     a.call(events_chunk)
     a.mov(shard.events.open, 0)
     a.cmp(R12D, Verdict.WITHHELD)
-    with a.if_(BE):
-        a.mov(EDX, R13D)
-        a.mov(ECX, header.offset)
+    with a.if_(BE), at_level(a, Level.TRACE):
         log(a, EVENTS_RAW, RBX)
     a.ret()
 

@@ -114,7 +114,6 @@ SHARD_NO_CLOCK = code(
     "shard.no_clock", Level.ERROR, error=HEX, tcp=names(TcpState), tls=names(TlsState)
 )
 SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=_SEQUENCE)
-EVENTS_RAW = code("events.raw", Level.DEBUG, sequence=DEC, bytes=DEC)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)
 SHARD_ATTEMPT = code(
@@ -245,6 +244,10 @@ GATEWAY_ACK = code("gateway.heartbeatAck", Level.TRACE, durationMs=_LATENCY)
 GATEWAY_LATE = code("gateway.heartbeatLate", Level.WARN, durationMs=_LATENCY)
 GATEWAY_DISPATCH = code(
     "gateway.dispatch", Level.DEBUG,
+    dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,
+)  # fmt: skip
+EVENTS_RAW = code(
+    "events.raw", Level.TRACE,
     dispatch=_EVENT, sequence=_heard(JsonField.S), bytes=_BYTES,
 )  # fmt: skip
 GATEWAY_UNKNOWN = code("gateway.unknownOpcode", Level.DEBUG, opcode=_heard(JsonField.OP))

@@ -4,7 +4,7 @@ import struct
 
 from emulator.effects import World, model
 from emulator.models.events.subscribers import events_expire, places
-from emulator.models.log import log
+from emulator.models.log import log_at_level
 from emulator.models.net.udp import udp_finish, udp_to
 from emulator.models.nic.queue import nic_reclaim
 from firmware.layouts.config import CONFIG
@@ -95,7 +95,7 @@ def events_end(
     events_chunk(w, shard, rest, left)
     stream.open = 0
     if verdict in (Verdict.OK, Verdict.WITHHELD):
-        log(w, EVENTS_RAW, shard, sequence, header.offset)
+        log_at_level(w, EVENTS_RAW, shard)
 
 
 @model

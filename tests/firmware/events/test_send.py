@@ -13,6 +13,7 @@ from firmware.events.send import (
     events_room,
 )
 from firmware.layouts.events import EVENT_BODY_MAX, EventStream, Notice, Verdict
+from firmware.layouts.json import JsonField
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
 from firmware.layouts.nic import NIC, NicState
@@ -271,16 +272,23 @@ def test_a_listener_that_lost_a_chunk_gets_no_more_of_it_and_the_others_do(telle
     assert teller.place(1 - whole[0]).lost == 1
 
 
-def test_each_event_has_a_line_at_debug(teller):
-    LAB.g(LOG).level = Level.DEBUG
+@pytest.mark.parametrize("verdict", list(Verdict))
+@pytest.mark.parametrize("level", [Level.TRACE, Level.DEBUG])
+def test_each_event_that_is_handed_on_has_a_line_at_trace(teller, verdict, level):
+    LAB.g(LOG).level = level
     teller.subscribe(0)
+    gateway = teller.shard(0).gateway
+    gateway.message_bytes = 1000
+    gateway.parser.t[:4] = b"X\nYZ"
+    for field, value in ((JsonField.T, 3), (JsonField.S, 77)):
+        gateway.parser.values[4 * field : 4 * field + 4] = value.to_bytes(4, "little")
     teller.begin()
-    teller.end(payload(10), sequence=77)
-    teller.begin()
-    teller.end(payload(10), verdict=Verdict.IGNORED, sequence=0)
-    ring = LAB.machine.read(LAB.image.address("log_ring"), 2000)
-    assert ring.count(b"code=events.raw") == 1
-    assert b"shard=5 code=events.raw sequence=77 bytes=10" in ring
+    teller.end(payload(10), verdict=verdict, sequence=77)
+    ring = LAB.machine.read(LAB.image.address("log_ring"), LAB.g(LOG).head).decode()
+    told = verdict in (Verdict.OK, Verdict.WITHHELD) and level == Level.TRACE
+    line = "level=trace shard=5 code=events.raw dispatch=X?Y sequence=77 bytes=1000\n"
+    assert (line in ring) is told
+    assert ring.count("code=events.raw") == told
 
 
 STEPS = st.one_of(
