@@ -11,6 +11,7 @@ from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardFlag, ShardState
 from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsFlag, WsState
 from firmware.shard.stop import shard_drain, shard_put_away, shard_stop
 from firmware.shard.tick import shard_tick
@@ -50,7 +51,7 @@ class Node:
         for name in ("rtx_at", "give_up_at", "ack_at", "keep_at", "wait_at"):
             setattr(tcp, name, NEVER)
         tcp.rto = 1000 * MS
-        c.tls.state, c.websocket.state = 2, websocket
+        c.tls.state, c.websocket.state = TlsState.PASS_THROUGH, websocket
         return c
 
     @property
