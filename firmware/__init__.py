@@ -14,7 +14,7 @@ test enforces that.
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
 | x509 | certificates: what they say, whether a chain leads to an anchor; knows no connection |
-| tls | pass-through until the TLS issue |
+| tls | TLS 1.3 records, key schedule and handshake; `ws://` passes through |
 | events | dispatches and notices for whoever subscribed to them |
 | json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
 | shard | the lifecycle of one shard |

@@ -1,0 +1,61 @@
+"""Arenas of handshakes: first come, first served."""
+
+from emulator.effects import View, World, model
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_pool import TLS_POOL
+
+
+def _waiting(pool: View) -> list[int]:
+    """Return who waits, in order."""
+    return [int(pool.queue[n].shard) for n in range(pool.waiting)]
+
+
+@model
+def tls_arena_leave(w: World, shard: int) -> None:
+    """The queue without this shard, in the same order."""
+    pool = w.g(TLS_POOL)
+    before = _waiting(pool)
+    if shard not in before:
+        return
+    at = before.index(shard)
+    for n, other in enumerate(before[at + 1 :], at):
+        pool.queue[n].shard = other
+    pool.waiting = len(before) - 1
+
+
+@model
+def tls_arena_take(w: World, shard: int) -> int:
+    """The free arenas belong to the first of the queue."""
+    tls, pool = w.view(ShardContext, shard).tls, w.g(TLS_POOL)
+    if tls.arena_ptr:
+        return 0
+    before = _waiting(pool)
+    if shard not in before:
+        pool.queue[len(before)].shard = shard
+        pool.waiting = len(before) + 1
+        before.append(shard)
+    slots = [pool.slots[n] for n in range(4)]
+    free = [slot for slot in slots if slot.address and not slot.owner]
+    place = before.index(shard)
+    if place >= len(free):
+        return 1
+    free[place].owner = shard
+    tls.arena_ptr = free[place].address
+    tls_arena_leave(w, shard)
+    return 0
+
+
+@model
+def tls_arena_give(w: World, shard: int) -> None:
+    """Zeros, and free."""
+    tls_arena_leave(w, shard)
+    tls, pool = w.view(ShardContext, shard).tls, w.g(TLS_POOL)
+    if not tls.arena_ptr:
+        return
+    w.write(tls.arena_ptr, bytes(TlsArena.SIZE))
+    tls.arena_ptr = 0
+    for n in range(4):
+        slot = pool.slots[n]
+        if slot.owner == shard:
+            slot.owner = 0

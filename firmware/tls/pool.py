@@ -1,0 +1,150 @@
+"""Arenas of handshakes: taken before the SYN, first come first served, wiped when given back."""
+
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import TlsContext
+from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_pool import ARENA, ARENAS_MAX, TLS_POOL, ArenaSlot, TlsPool, Waiting
+from toolchain.asm import (
+    AE,
+    CF,
+    EAX,
+    ECX,
+    EDX,
+    NE,
+    NZ,
+    R8D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+
+def _find(a: Asm) -> None:
+    """EDX := the shard's place in the queue, or how many wait; RDI := the pool. R8D changes."""
+    pool = TlsPool.at(RDI)
+    a.lea(RDI, TLS_POOL.address)
+    a.mov(R8D, pool.waiting)
+    a.xor(EDX, EDX)
+    with a.loop() as places:
+        a.cmp(EDX, R8D)
+        a.leave(AE, places)
+        a.cmp(pool.queue.m64(0, index=RDX, scale=Waiting.SIZE), RBX)
+        a.leave(E, places)
+        a.inc(EDX)
+        a.jmp(places.top)
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard")],
+    clobbers=[RAX, RDX, RDI, R8D],
+    reads=[TlsPool.waiting, TlsPool.queue],
+    writes=[TlsPool.waiting, TlsPool.queue],
+    source="firmware/docs/tls.md#arenas",
+)
+def tls_arena_leave(a: Asm, shard: ShardContext) -> None:
+    """Leave the queue; whoever stands behind moves up."""
+    pool, done = TlsPool.at(RDI), a.label("done")
+    _find(a)
+    a.cmp(EDX, R8D)
+    a.j(AE, done)
+    a.dec(R8D)
+    with a.loop() as each:
+        a.cmp(EDX, R8D)
+        a.leave(AE, each)
+        a.mov(RAX, pool.queue.m64(Waiting.SIZE, index=RDX, scale=Waiting.SIZE))
+        a.mov(pool.queue.m64(0, index=RDX, scale=Waiting.SIZE), RAX)
+        a.inc(EDX)
+        a.jmp(each.top)
+    a.mov(pool.waiting, R8D)
+    a.place(done)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that is about to connect")],
+    outputs=[Out(CF, "1 = none is free for it yet; it keeps its place in the queue")],
+    clobbers=[RAX, RCX, RDX, RDI, RSI, R8D],
+    reads=[TlsContext.arena_ptr, TlsPool.waiting, TlsPool.queue, TlsPool.slots],
+    writes=[TlsContext.arena_ptr, TlsPool.waiting, TlsPool.queue, TlsPool.slots],
+    calls=[tls_arena_leave],
+    source="firmware/docs/tls.md#arenas",
+)
+def tls_arena_take(a: Asm, shard: ShardContext) -> None:
+    """Take an arena when those that asked before have theirs or leave one over."""
+    pool, row = TlsPool.at(RDI), ArenaSlot.at(RSI)
+    has, wait, queued, next_one = map(a.label, ("has", "wait", "queued", "next_one"))
+    a.cmp(shard.tls.arena_ptr, 0)
+    a.j(NE, has)
+    _find(a)
+    a.cmp(EDX, R8D)
+    a.j(B, queued)
+    a.mov(pool.queue.m64(0, index=RDX, scale=Waiting.SIZE), RBX)
+    a.inc(pool.waiting)
+    a.place(queued)
+    # As many free arenas are passed over as shards stand before this one.
+    a.lea(RSI, pool.slots.address)
+    a.mov(ECX, ARENAS_MAX)
+    with a.loop() as slots:
+        a.cmp(row.address, 0)
+        a.j(E, next_one)
+        a.cmp(row.owner, 0)
+        a.j(NE, next_one)
+        a.sub(EDX, 1)
+        a.leave(B, slots)
+        a.place(next_one)
+        a.add(RSI, ArenaSlot.SIZE)
+        a.dec(ECX)
+        a.again(NZ, slots)
+        a.jmp(wait)
+    a.mov(row.owner, RBX)
+    a.mov(RAX, row.address)
+    a.mov(shard.tls.arena_ptr, RAX)
+    a.call(tls_arena_leave)
+    a.place(has)
+    a.clc()
+    a.ret()
+    a.place(wait)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard whose handshake is over, or that gives it up")],
+    clobbers=[RAX, RCX, RDX, RDI, RSI, R8D],
+    reads=[TlsContext.arena_ptr, TlsPool.slots],
+    writes=[TlsContext.arena_ptr, TlsPool.slots, ARENA],
+    calls=[tls_arena_leave],
+    source="firmware/docs/tls.md#arenas",
+)
+def tls_arena_give(a: Asm, shard: ShardContext) -> None:
+    """Wipe the arena and give it back; a shard that still waits for one waits no more."""
+    row, done = ArenaSlot.at(RSI), a.label("done")
+    a.call(tls_arena_leave)
+    a.mov(RDI, shard.tls.arena_ptr)
+    a.test(RDI, RDI)
+    a.j(Z, done)
+    a.mov(ECX, TlsArena.SIZE // 8)
+    a.xor(EAX, EAX)
+    a.rep_stosq()
+    a.mov(shard.tls.arena_ptr, RAX)
+    a.lea(RSI, TLS_POOL.it.slots.address)
+    a.mov(ECX, ARENAS_MAX)
+    with a.loop() as slots:
+        a.cmp(row.owner, RBX)
+        with a.if_(E):
+            a.mov(row.owner, RAX)
+        a.add(RSI, ArenaSlot.SIZE)
+        a.dec(ECX)
+        a.again(NZ, slots)
+    a.place(done)
+    a.ret()
