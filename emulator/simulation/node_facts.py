@@ -58,6 +58,7 @@ class NodeFacts:
         identify_shards: whether Identify carries the shard pair.
         plan_auto: whether the node moves to a larger total by itself.
         spare: slots beyond the shards that a move may fill.
+        identify_fields: optional fields of Identify as JSON, each behind a comma.
         session_provider: who keeps sessions while the node is off.
         on_malformed: what a dispatch does that cannot be read.
     """
@@ -87,6 +88,7 @@ class NodeFacts:
     attempt_timeout_ms: int = 30_000
     startup_attempts: int = 3
     identify_shards: bool = True
+    identify_fields: bytes = b""
     session_provider: SessionProvider = SessionProvider.NONE
     on_malformed: OnMalformed = OnMalformed.SKIP
     plan_auto: bool = False
@@ -149,6 +151,8 @@ class NodeFacts:
                 "gateway_host": host,
                 "resume_suffix_len": len(self.resume_suffix),
                 "resume_suffix": self.resume_suffix.encode(),
+                "identify_fields_len": len(self.identify_fields),
+                "identify_fields": self.identify_fields,
                 "gateway_path": path,
                 "token": token,
             },

@@ -187,13 +187,14 @@ def gateway_byte() -> Mem8[int]:
         ConfigBlob.token_len,
         ConfigBlob.intents,
         ConfigBlob.identify_shards,
+        ConfigBlob.identify_fields_len,
     ],
     writes=[GatewayContext.outbound],
     calls=[put_decimal, gateway_send],
     source="firmware/docs/gateway.md#identify",
 )
 def gateway_identify(a: Asm, shard: ShardContext) -> None:
-    """Send op 2: token, intents where they exist, properties, shard pair; no compression."""
+    """Send op 2: token, intents where they exist, properties, shard pair, what was configured."""
     config = CONFIG.it
     a.lea(RDI, shard.gateway.outbound.address)
     _put(a, IDENTIFY)
@@ -214,6 +215,7 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
         a.inc(RDI)
         _put_number(a, shard.shard_total)
         _put(a, PAIR_END)
+    _put_bytes(a, config.identify_fields.address, config.identify_fields_len)
     _put(a, IDENTIFY_END)
     _send_written(a, shard, Op.IDENTIFY)
     a.ret()

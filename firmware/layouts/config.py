@@ -19,6 +19,8 @@ CONFIG_MAGIC = 0x3146_4353
 """`SCF1` in memory order."""
 HOST_MAX = 128
 PATH_MAX = 256
+IDENTIFY_FIELDS_MAX = 2944
+"""What the page has room for; with the longest token Identify stays below OUTBOUND_PAYLOAD_MAX."""
 CONTROL_KEY_MAX = 64
 """One block of SHA-256: HMAC takes the key as it is."""
 
@@ -87,7 +89,11 @@ class ConfigBlob(Struct):
     startup_max_ms = u32(0x364, "startup: largest ceiling; milliseconds")
     schedule_ms = array(0x370, Delay, SCHEDULE_MAX, "delays of the policy SCHEDULE")
     resume_suffix_len = u32(0x3B0, "bytes; 0 = the parent domain of the gateway's host")
+    identify_fields_len = u32(0x3B4, "bytes")
     resume_suffix = bytes_(0x3C0, HOST_MAX, "domain whose hosts may hear the token on a Resume")
+    identify_fields = bytes_(
+        0x440, IDENTIFY_FIELDS_MAX, "optional fields of Identify as JSON, each behind a comma"
+    )
 
 
 NOTHING = {

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from firmware.layouts.config import CONFIG_MAGIC, HOST_MAX, PATH_MAX, ConfigBlob
+from firmware.layouts.config import (
+    CONFIG_MAGIC,
+    HOST_MAX,
+    IDENTIFY_FIELDS_MAX,
+    PATH_MAX,
+    ConfigBlob,
+)
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnLimit, OnMalformed, Policy, SessionProvider
@@ -77,6 +83,13 @@ def config_blob(config: NodeConfig) -> bytes:
                 f"the gateway's {what} has {len(text)} bytes; the node holds {most}. Write a "
                 f"shorter [gateway] {what}"
             )
+    fields = config.identify.fields(config.gateway.profile)
+    if len(fields) > IDENTIFY_FIELDS_MAX:
+        raise click.ClickException(
+            f"the fields of Identify have {len(fields)} bytes; the node holds "
+            f"{IDENTIFY_FIELDS_MAX}. Write a shorter presence, or fewer ignored_events, under "
+            "[identify]"
+        )
     return pack(
         ConfigBlob,
         {
@@ -108,6 +121,8 @@ def config_blob(config: NodeConfig) -> bytes:
             "gateway_host": host,
             "resume_suffix_len": len(suffix),
             "resume_suffix": suffix,
+            "identify_fields_len": len(fields),
+            "identify_fields": fields,
             "gateway_path": path,
             "token": token,
             "control_key_len": len(key),

@@ -6,6 +6,7 @@ key of the control channel are read from environment variables or files, and not
 """
 
 from toolchain.config.endpoint import Endpoint
+from toolchain.config.identify import IdentifyConfig
 from toolchain.config.load import NodeConfig, load_config
 from toolchain.config.policy import (
     BackoffConfig,
@@ -19,7 +20,6 @@ from toolchain.config.schema import (
     ControlConfig,
     DiagnosticsConfig,
     GatewayConfig,
-    IdentifyConfig,
     LeaseConfig,
     LogConfig,
     NetworkConfig,

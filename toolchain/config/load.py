@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import SecretBytes, SecretStr, ValidationError
 
 from toolchain.config.control_key import KEY_ENV, parse_control_key
+from toolchain.config.identify import FLUXER_TOTAL_MAX
 from toolchain.config.problems import ConfigError, Problem, index_lines, parse_toml
 from toolchain.config.schema import SECTIONS
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
+    from toolchain.config.identify import IdentifyConfig
     from toolchain.config.policy import (
         BackoffConfig,
         DispatchConfig,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
         ControlConfig,
         DiagnosticsConfig,
         GatewayConfig,
-        IdentifyConfig,
         LeaseConfig,
         LogConfig,
         NetworkConfig,
@@ -146,6 +147,7 @@ class _Loader:
         control_key = self._control_key(sections["control"])
         build_time = self._build_time(sections["build"])
         self._check_resolvable(sections["gateway"], sections["network"])
+        self._check_service(sections)
         if not self.problems and not control_key.get_secret_value():
             self._check_keeper(sections["sessions"])
         if self.problems:
@@ -326,6 +328,20 @@ class _Loader:
                 "network.dns",
                 f"{endpoint.host} is a name and there is no DNS server. Write dns, or the gateway's "
                 "address in [gateway]",
+            )
+
+    def _check_service(self, sections: Mapping[str, Section | None]) -> None:
+        """Record what the service of the profile does not take in an Identify."""
+        gateway, identify, shards = (sections[name] for name in ("gateway", "identify", "shards"))
+        if gateway is None or identify is None or shards is None:
+            return
+        profile = cast("GatewayConfig", gateway).profile
+        for key, message in cast("IdentifyConfig", identify).problems(profile):
+            self._blame(f"identify.{key}", message)
+        if profile == "fluxer" and cast("ShardsConfig", shards).total > FLUXER_TOTAL_MAX:
+            self._blame(
+                "shards.total",
+                f"fluxer takes at most {FLUXER_TOTAL_MAX} shards. Write a total of at most that",
             )
 
     def _check_keeper(self, sessions: Section | None) -> None:

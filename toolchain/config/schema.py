@@ -23,6 +23,7 @@ from toolchain.config.endpoint import (
     refuse,
     to_address,
 )
+from toolchain.config.identify import IdentifyConfig
 from toolchain.config.policy import (
     BackoffConfig,
     DispatchConfig,
@@ -236,17 +237,6 @@ class ShardsConfig(Section):
                 "start" if self.start else "count",
             )
         return self
-
-
-class IdentifyConfig(Section):
-    """`[identify]`: how many sessions the service lets this node begin."""
-
-    allowance: int = Field(
-        1000,
-        ge=1,
-        le=1_000_000,
-        description="how many Identifies this node may send in 24 hours, 1000 for most bots",
-    )
 
 
 class LeaseConfig(Section):

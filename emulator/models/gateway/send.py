@@ -70,6 +70,7 @@ def gateway_identify(w: World, shard: int) -> int:
     parts.append(b',"properties":{"os":"shardfw","browser":"shardfw","device":"shardfw"}')
     if config.identify_shards:
         parts += [b',"shard":[', context.shard_id, b",", context.shard_total, b"]"]
+    parts.append(bytes(config.identify_fields[: config.identify_fields_len]))
     return _compose(w, shard, Op.IDENTIFY, *parts, b"}}")
 
 

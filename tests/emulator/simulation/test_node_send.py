@@ -33,7 +33,8 @@ class Sender:
         service = SERVICES[profile.id.name.lower()]
         path = f"/?v={profile.version}&encoding=json"
         options = {"heartbeat_interval_ms": BEAT_MS, "profile": service} | options
-        self.rig = rig_of(1, facts(shards=1, path=path), **options)
+        config = {"identify_fields": options.pop("identify_fields", b"")}
+        self.rig = rig_of(1, facts(shards=1, path=path, **config), **options)
         self.rig.node.shard(0).profile = profile.id
         self.counter = self.boot = self.number = 0
         self.rig.until_ready(10)
@@ -276,3 +277,18 @@ def test_a_shard_that_the_node_does_not_hold_is_refused(sender):
     rig.run(0.5)
     assert answer(rig._replies[0], CONTROL_KEY)["result"] == R.ARGUMENT
     assert sender.stats.commands == 1
+
+
+def test_identify_carries_the_configured_presence_and_not_one_that_was_sent(rig_of, facts, profile):
+    """A workspace has no room for the application's payloads: NEW_SESSION says when to send again."""
+    sender = Sender(rig_of, facts, profile, identify_fields=b',"presence":{"status":"idle"}')
+    heard = []
+    shared = sender.rig.gateway.shared
+    shared.on_message = lambda _peer, data: heard.append(json.loads(data))
+    assert sender.send(3, b'{"status":"dnd"}') == DONE
+    sender.core.invalidate(0, resumable=False)
+    sender.rig.gateway.flush()
+    sender.rig.run(10)
+    sent = [message["d"] for message in heard if message["op"] in (2, 3)]
+    assert sent[0] == {"status": "dnd"}
+    assert sent[1]["presence"] == {"status": "idle"}

@@ -1,5 +1,6 @@
 """Hello, Identify, READY, Resume, RESUMED: what is sent, what is believed, what is an anomaly."""
 
+import json
 import re
 
 import pytest
@@ -7,13 +8,14 @@ import pytest
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
 from firmware.layouts import gateway as layout
-from firmware.layouts.config import CONFIG
+from firmware.layouts.config import CONFIG, IDENTIFY_FIELDS_MAX
 from firmware.layouts.gateway import GatewayState, UrlFault
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardFlag
+from firmware.limits import OUTBOUND_PAYLOAD_MAX, TOKEN_MAX
 from tests.support.gateway_client import TOKEN, GatewayClient, ready_data
 from tests.support.lab import Lab
 
@@ -85,6 +87,32 @@ class TestHello:
         c.dispatch("READY", 1, ready_data(shard=...))
         assert c.gateway.state == GatewayState.READY
         assert c.shard.failure == End.NONE
+
+    @pytest.mark.parametrize("pair", [0, 1])
+    def test_identify_carries_what_is_configured(self, pair):
+        c = client()
+        fields, config = b',"presence":{"status":"idle"},"large_threshold":50', LAB.g(CONFIG)
+        config.identify_shards = pair
+        config.identify_fields[: len(fields)] = fields
+        config.identify_fields_len = len(fields)
+        c.hello()
+        (sent,) = c.sent()
+        assert sent["d"]["presence"] == {"status": "idle"}
+        assert sent["d"]["large_threshold"] == 50
+        assert ("shard" in sent["d"]) == pair
+
+    def test_the_longest_identify_fits(self):
+        c = client(shard=(65_534, 65_535))
+        config = LAB.g(CONFIG)
+        config.token[:] = b"t" * TOKEN_MAX
+        config.token_len, config.intents = TOKEN_MAX, 2**32 - 1
+        fields = b',"x":"' + b"y" * (IDENTIFY_FIELDS_MAX - 7) + b'"'
+        config.identify_fields[:] = fields
+        config.identify_fields_len = len(fields)
+        c.hello()
+        (sent,) = c.sent()
+        assert len(sent["d"]["x"]) == IDENTIFY_FIELDS_MAX - 7
+        assert len(json.dumps(sent, separators=(",", ":"))) <= OUTBOUND_PAYLOAD_MAX
 
     def test_identify_on_fluxer_has_no_intents(self):
         c = client()

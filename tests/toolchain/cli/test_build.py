@@ -31,6 +31,8 @@ intents = 513
 url = "ws://10.0.2.2:8099/x?y=1"
 max_concurrency = 4
 resume_suffix = "Gateway.Lan."
+[identify]
+large_threshold = 77
 [shards]
 total = 40
 start = 8
@@ -130,6 +132,7 @@ def test_the_configuration_reaches_the_page(folder):
         ("gateway_host", b"10.0.2.2"),
         ("gateway_path", b"/x?y=1"),
         ("resume_suffix", b"gateway.lan"),
+        ("identify_fields", b',"large_threshold":77'),
     ):
         assert page[name].rstrip(b"\0") == text
         assert page[f"{name}_len"] == len(text)
@@ -256,6 +259,15 @@ def test_a_missing_configuration_says_what_to_copy(folder):
     result = run("-c", "absent.toml")
     assert result.exit_code == 1
     assert "Copy pxe/templates/node.toml there" in result.output
+
+
+def test_a_presence_too_long_for_the_page_is_refused(folder):
+    name = "x" * 3000
+    text = f"[identify]\npresence = {{ activities = [{{ name = '{name}', type = 0 }}] }}\n"
+    (folder / "long.toml").write_text(text)
+    result = run("-c", "long.toml")
+    assert result.exit_code == 1
+    assert "bytes; the node holds 2944. Write a shorter presence" in result.output
 
 
 @pytest.mark.parametrize("key", ["host", "resume_suffix"])
