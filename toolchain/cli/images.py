@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIB = 1024
 LIMITS = (
     Limit(64 * KIB, fatal=False, text="some old boot ROMs stop at 64 KB"),
-    Limit(128 * KIB, fatal=True, text="the bound of this version. Look for what grew in the map"),
+    Limit(272 * KIB, fatal=True, text="the bound of this version. Look for what grew in the map"),
     Limit(480 * KIB, fatal=True, text="a BIOS boot ROM has no room for it below 512 KB"),
 )
 """In the order of their sizes (decision 11); `firmware.limits` has the same numbers."""

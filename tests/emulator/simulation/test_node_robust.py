@@ -10,8 +10,10 @@ from emulator.simulation.node import ImageNode
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.write_watch import CrossWriteError, WriteWatch
 from firmware.layouts.log import LOG
+from firmware.layouts.nic import RX_BUFFERS_MAX
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardState
+from firmware.node.step import FRAMES_PER_TURN
 
 S = ShardState
 
@@ -149,6 +151,13 @@ def test_a_store_by_the_receive_path_for_nobody_is_found(rig_of, facts):
     rig.attachment.after_turn.append(watch.judge)
     rig.until_ready(10)
     rig.run(1)
+    # A frame may wait for as many turns as a full ring takes.
+    port = rig.node.shard(1).tcp.local_port.to_bytes(2, "big")
+    rig.node.turn_received = [bytes(12) + b"\x08\x00\x45" + bytes(21) + port]
+    for _ in range(RX_BUFFERS_MAX // FRAMES_PER_TURN):
+        watch.by_node.add(1)
+        watch.judge()
+        rig.node.turn_received = []
     watch.by_node.add(1)
     with pytest.raises(CrossWriteError, match=r"workspaces of slots \[1\]"):
         watch.judge()

@@ -155,7 +155,6 @@ def test_a_secret_reaches_a_branch_in_a_later_turn():
 def test_masks_are_the_way():
     def body(a):
         a.mov(RBX, RAX)
-        a.mov(ECX, 0)
         a.neg(RBX)
         a.sbb(RCX, RCX)
         a.and_(RAX, RCX)
