@@ -212,7 +212,6 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
     a.place(verdict)
     a.movzx(EDX, shard.peer_close)
     a.mov(ECX, shard.failure)
-    a.xor(R8D, R8D)
     log(a, GATEWAY_CLOSED, RBX)
     a.inc(echo.verdicts)
     a.mov(echo.phase, EchoPhase.IDLE)
