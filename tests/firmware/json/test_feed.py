@@ -400,7 +400,7 @@ def test_json_feed_keeps_of_a_bot_document_what_discovery_needs():
     assert parser.text(DocumentField.URL, "resume_url") == b"ws://gateway.test:8080/ws"
     assert kept(parser) == {
         "URL": 25, "TOTAL": 1000, "REMAINING": 999, "RESET_AFTER": 14400000,
-        "MAX_CONCURRENCY": 16, "RETRY_AFTER": 1500,
+        "MAX_CONCURRENCY": 16, "RETRY_AFTER": 1500, "SHARDS": 9,
     }  # fmt: skip
     assert parser.kind(DocumentField.RETRY_AFTER) == JsonKind.DECIMAL
 

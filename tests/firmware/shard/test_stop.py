@@ -116,6 +116,18 @@ def test_an_open_websocket_closes_with_4000_and_keeps_its_session(state, phase):
     assert counts() == (1, 0)
 
 
+def test_a_peer_that_closed_but_never_released_its_end_is_reset_after_five_seconds():
+    node = Node()
+    c = node.connected()
+    node.tick()
+    node.receive(b"\x88\x02\x0f\xa0")
+    node.tick()
+    assert (c.websocket.state, c.tcp.state) == (WsState.CLOSED, TcpState.FIN_WAIT_1)
+    node.bench.advance(5000 * MS)
+    assert node.tick() == NEVER
+    assert counts() == (0, 1)
+
+
 def test_a_peer_that_never_answers_is_reset_after_five_seconds():
     node = Node()
     c = node.connected()

@@ -11,7 +11,7 @@ from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.plan import Leaving
-from firmware.layouts.policy import Policy, SessionProvider
+from firmware.layouts.policy import STARTUP, Policy, SessionProvider
 from firmware.layouts.shard import (
     End,
     Hold,
@@ -241,6 +241,18 @@ def test_tick_second_shard_of_a_key_waits_without_spending_its_attempt():
     node.tick(1)
     other = node.shards[1]
     assert (other.phase, other.attempts, other.attempt_deadline) == (Phase.PERMIT, 0, 0)
+
+
+@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
+def test_tick_a_shard_that_asked_for_the_address_waits_for_its_permit_until_the_startup_ends(flags):
+    node = Node()
+    node.tick(0)
+    node.tick(1)
+    other = node.shards[1]
+    other.attempt_deadline, other.flags = START + 50 * MS, flags
+    node.tick(1)
+    end = START + 50 * MS if flags else LAB.g(STARTUP).deadline
+    assert (other.phase, other.attempt_deadline) == (Phase.PERMIT, end)
 
 
 def test_tick_resumable_shard_needs_no_permit():

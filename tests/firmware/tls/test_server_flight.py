@@ -2,6 +2,7 @@
 
 import pytest
 
+from emulator.constant_time import same_traces
 from firmware.errors import describe
 from firmware.layouts.tls import Suite, TlsFlag
 from firmware.tls.finished import tls_finished_differs
@@ -166,3 +167,17 @@ def test_a_finished_counts_in_every_byte(suite, size):
         wrong = bytearray(wanted)
         wrong[at] ^= 0x80
         assert BENCH.call(tls_finished_differs, told=BENCH.lab.put(bytes(wrong)))["cf"] == 1
+
+
+def test_a_finished_is_compared_in_the_same_steps():
+    def prepare(secret, suite):
+        BENCH.reset()
+        BENCH.tls.suite = suite
+        BENCH.arena.verify_data[:48] = secret
+        return {"shard": BENCH.shard, "told": BENCH.lab.put(bytes(48))}
+
+    secrets = [bytes([n]) * 48 for n in (0, 1, 0x55, 0x80, 0xFF)]
+    same_traces(
+        BENCH.lab.machine, tls_finished_differs, prepare,
+        secrets=secrets, publics=list(Suite), minimum=12,
+    )  # fmt: skip
