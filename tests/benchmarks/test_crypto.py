@@ -59,16 +59,16 @@ class OpenSsl:
     def __init__(self):
         name = ctypes.util.find_library("crypto")
         assert name, "libcrypto is missing: apt-get install libssl3"
-        self.library = ctypes.CDLL(name)
-        self.library.OpenSSL_version.restype = ctypes.c_char_p
-        self.version = self.library.OpenSSL_version(0).decode().rsplit(" ", 3)[0]
+        self.crypto = ctypes.CDLL(name)
+        self.crypto.OpenSSL_version.restype = ctypes.c_char_p
+        self.version = self.crypto.OpenSSL_version(0).decode().rsplit(" ", 3)[0]
 
     def address(self, name):
-        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value
+        return ctypes.cast(getattr(self.crypto, name), ctypes.c_void_p).value
 
     def call(self, name, *arguments):
         """Call a function of pointers and names; fail when it returns nothing."""
-        function = getattr(self.library, name)
+        function = getattr(self.crypto, name)
         function.restype = ctypes.c_void_p
         shown = [a if isinstance(a, bytes) else ctypes.c_void_p(a) for a in arguments]
         result = function(*shown)
