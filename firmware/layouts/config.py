@@ -64,6 +64,7 @@ class ConfigBlob(Struct):
     discovery = u8(0x06C, "DiscoveryMode; with HTTP the gateway_ fields say who is asked for what")
     session_provider = enum8(0x06D, SessionProvider, "who keeps sessions while the node is off")
     plan_auto = u8(0x06E, "1 = a node that holds every shard moves to a larger total by itself")
+    gateway_secure = u8(0x06F, "1 = TLS, whoever is asked: wss:// and https:// alone; 0 = neither")
     load_timeout_ms = u32(0x070, "how long a saved session is waited for; 0 = none comes; ms")
     identify_allowance = u32(0x07C, "Identifies per 24 h; 0 = no bound")
     gateway_host = bytes_(0x080, HOST_MAX, "name or dotted quad")

@@ -22,7 +22,8 @@ from firmware.layouts.tls import (
     Scheme,
     Suite,
 )
-from toolchain.layout import Struct, array, bytes_, nested, u16, u32
+from firmware.layouts.x509_chain import Chain
+from toolchain.layout import Struct, array, bytes_, nested, ptr, u16, u32
 from toolchain.layout.data import constant
 
 RANDOM_BYTES = 32
@@ -79,6 +80,9 @@ class TlsArena(Struct):
     scheme = u16(0x1A4, "Scheme of CertificateVerify")
     signature_len = u16(0x1A6, "bytes of its signature")
     signature_at = u32(0x1A8, "offset of the signature in the arena")
+    paused_at = ptr(0x1B0, "the rest of a record whose chain is judged first")
+    paused_len = u32(0x1B8, "its bytes")
+    paused_record = u32(0x1BC, "bytes of the whole record; 0 = nothing waits")
     found = array(0x200, Found, FOUND_TYPES, "extensions of the message in hand")
     hello = bytes_(0x400, HELLO_MAX, "our last ClientHello", align=16)
     cookie = bytes_(0xA00, COOKIE_MAX, "what the server wants back", align=16)
@@ -99,7 +103,8 @@ class TlsArena(Struct):
     message = bytes_(
         0x1120, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
     )
-    scratch = bytes_(0x7140, 0x8EC0, "for the certificates and their signatures", align=64)
+    chain = nested(0x7140, Chain, "the certificates, and how far they are judged")
+    scratch = bytes_(0x7E00, 0x8200, "for their signatures", align=64)
 
 
 class Place(enum.IntEnum):
