@@ -60,13 +60,14 @@ class TlsArena(Struct):
 
     SIZE = 0x1_0000
     # What we say.
-    host_len = u32(0x000, "bytes of the name; 0 = an address, which SNI may not carry")
+    host_len = u32(0x000, "bytes of the host")
     hello_len = u32(0x004, "bytes of our last ClientHello, with its header")
     cookie_len = u32(0x008, "bytes of the cookie that the server wants back; 0 = none")
     share_group = u16(0x00C, "Group of the share that we sent last")
     share_len = u16(0x00E, "its bytes")
     retry_suite = u16(0x010, "Suite that HelloRetryRequest chose; 0 = there was none")
-    host = bytes_(0x020, HOST_MAX, "the name, in small letters, without a last dot", align=16)
+    is_address = u16(0x012, "1 = the host is an address, which SNI may not carry")
+    host = bytes_(0x020, HOST_MAX, "name or dotted quad, without a last dot", align=16)
     random = bytes_(0x0A0, RANDOM_BYTES, "our random; the same in both hellos", align=16)
     session_id = bytes_(0x0C0, SESSION_ID_BYTES, "our session id (RFC 8446 D.4)", align=16)
     share = bytes_(0x0E0, SHARE_MAX, "our public key share", align=16)
@@ -80,6 +81,7 @@ class TlsArena(Struct):
     scheme = u16(0x1A4, "Scheme of CertificateVerify")
     signature_len = u16(0x1A6, "bytes of its signature")
     signature_at = u32(0x1A8, "offset of the signature in the arena")
+    good = u32(0x1AC, "1 = the signature that the chain asked for last is good")
     paused_at = ptr(0x1B0, "the rest of a record whose chain is judged first")
     paused_len = u32(0x1B8, "its bytes")
     paused_record = u32(0x1BC, "bytes of the whole record; 0 = nothing waits")

@@ -27,11 +27,12 @@ class Waiting(Struct):
 
 
 class TlsPool(Struct):
-    """Arenas and the queue for them."""
+    """Arenas, the queue for them, and what all handshakes share."""
 
     SIZE = 0x50 + 8 * SHARDS_MAX
     slots = array(0x00, ArenaSlot, ARENAS_MAX, "the arenas")
     waiting = u32(0x40, "shards in the queue")
+    trust = ptr(0x48, "TrustStore: the anchors of every chain")
     queue = array(0x50, Waiting, SHARDS_MAX, "who waits, the first one first")
 
 

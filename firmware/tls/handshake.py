@@ -23,15 +23,17 @@ from firmware.layouts.tls_sites import (
     MESSAGE_TOO_LONG,
     RECORD_FLOOD,
 )
+from firmware.layouts.x509_chain import Chain, ChainState
 from firmware.tcp.ring import tcp_consume
 from firmware.tls.fail import tls_fail
 from firmware.tls.finished import tls_on_finished
 from firmware.tls.hellos import tls_on_hello, tls_on_retry
+from firmware.tls.judge import tls_judge, tls_on_certificate
 from firmware.tls.moves import tls_find_move
+from firmware.tls.pool import tls_arena_give
 from firmware.tls.records import tls_next_record
 from firmware.tls.refuse import Refusals
 from firmware.tls.server_flight import (
-    tls_on_certificate,
     tls_on_extensions,
     tls_on_request,
     tls_on_verify,
@@ -48,6 +50,7 @@ from toolchain.asm import (
     NZ,
     R9D,
     R12,
+    R12D,
     R13,
     R13D,
     R14,
@@ -66,6 +69,7 @@ from toolchain.asm import (
     C,
     E,
     In,
+    Label,
     Reg32,
     Reg64,
     Z,
@@ -177,21 +181,23 @@ def tls_take_message(
 @routine(
     inputs=[
         In(RBX, ShardContext, "a shard in a handshake"),
-        In(RSI, int, "content of a handshake record"),
-        In(ECX, int, "its bytes; at least one"),
+        In(RSI, int, "content of a handshake record, or the rest of it"),
+        In(ECX, int, "its bytes"),
     ],
     clobbers=CALLER_SAVED,
     reads=[
         TlsContext.arena_ptr, TlsContext.state, TlsArena.message_have, TlsArena.message_need,
-        TlsArena.message,
+        TlsArena.message, Chain.state,
     ],
-    writes=[TlsArena.message_have, TlsArena.message_need],
+    writes=[
+        TlsArena.message_have, TlsArena.message_need, TlsArena.paused_at, TlsArena.paused_len,
+    ],
     calls=[tls_find_move, tls_take_message, tls_fail],
     saves=[R12, R13, R14],
     source="RFC 8446 5.1",
 )  # fmt: skip
 def tls_take_handshake(a: Asm, shard: ShardContext, content: Reg64, length: Reg32) -> None:
-    """Put messages together, one at a time, and have each taken as soon as it is whole."""
+    """Put messages together and have each taken when it is whole; a chain that is not judged waits."""
     tls, arena, at, left = shard.tls, TlsArena.at(R12), R13, R14D
     bad = Refusals(a, (MESSAGE, MESSAGE_TOO_LONG))
     out, failed, whole, known, illegal = map(
@@ -255,7 +261,14 @@ def tls_take_handshake(a: Asm, shard: ShardContext, content: Reg64, length: Reg3
         a.mov(EAX, left)
         a.call(tls_take_message)
         a.cmp(tls.state, TlsState.FAILED)
+        a.j(E, out)
+        # The next message would overwrite the certificates.
+        a.cmp(tls.state, TlsState.WAIT_VERIFY)
         a.again(NE, each)
+        a.cmp(arena.chain.state, ChainState.DONE)
+        a.again(E, each)
+        a.mov(arena.paused_at, at)
+        a.mov(arena.paused_len, left)
         a.jmp(out)
     a.place(illegal)
     a.movzx(EAX, arena.message.m8(0))
@@ -270,6 +283,28 @@ def tls_take_handshake(a: Asm, shard: ShardContext, content: Reg64, length: Reg3
     a.ret()
 
 
+def _judge(a: Asm, shard: ShardContext, passed: Label, refused: Label) -> Label:
+    """Go on with a chain that is judged, then with the rest of its record; return who waits for it.
+
+    R12 becomes the bytes of the record; R13 is the arena.
+    """
+    arena, waits = TlsArena.at(R13), a.label("waits")
+    a.cmp(arena.paused_record, 0)
+    with a.if_(NE):
+        a.call(tls_judge)
+        a.test(R9D, R9D)
+        a.j(NZ, refused)
+        a.cmp(arena.chain.state, ChainState.DONE)
+        a.j(NE, waits)
+        a.mov(R12D, arena.paused_record)
+        a.mov(arena.paused_record, 0)
+        a.mov(RSI, arena.paused_at)
+        a.mov(ECX, arena.paused_len)
+        a.call(tls_take_handshake)
+        a.jmp(passed)
+    return waits
+
+
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in a handshake")],
     clobbers=CALLER_SAVED,
@@ -279,20 +314,25 @@ def tls_take_handshake(a: Asm, shard: ShardContext, content: Reg64, length: Reg3
         TlsContext.meaningless,
         TlsContext.arena_ptr,
         TlsArena.message_have,
+        TlsArena.paused_record,
+        TlsArena.paused_at,
+        TlsArena.paused_len,
+        Chain.state,
         CoreState.now,
     ],
-    writes=[TlsContext.meaningless],
+    writes=[TlsContext.meaningless, TlsArena.paused_record],
     calls=[
-        tls_next_record, tls_take_alert, tls_take_handshake, tls_ended, tls_fail, tcp_consume,
+        tls_judge, tls_next_record, tls_take_alert, tls_take_handshake, tls_ended, tls_fail,
+        tls_arena_give, tcp_consume,
     ],
-    saves=[R12],
+    saves=[R12, R13],
     source="RFC 8446 5; firmware/docs/tls.md#states",
 )  # fmt: skip
 def tls_tick(a: Asm, shard: ShardContext) -> None:
     """Go on with the handshake as far as the records that came allow, within its ten seconds."""
-    tls = shard.tls
-    none, out, ccs, alert, passed, failed = map(
-        a.label, ("none", "out", "ccs", "alert", "passed", "failed")
+    tls, arena = shard.tls, TlsArena.at(R13)
+    none, out, ccs, alert, passed, refused, failed, over = map(
+        a.label, ("none", "out", "ccs", "alert", "passed", "refused", "failed", "over")
     )
     bad = Refusals(
         a,
@@ -301,7 +341,9 @@ def tls_tick(a: Asm, shard: ShardContext) -> None:
             RECORD_FLOOD: RecordType.CHANGE_CIPHER_SPEC,
         },
     )
+    a.mov(R13, tls.arena_ptr)
     with a.loop() as records:
+        waits = _judge(a, shard, passed, refused)
         a.call(tls_next_record)
         a.j(C, none)
         a.mov(R12, RDX)
@@ -309,35 +351,41 @@ def tls_tick(a: Asm, shard: ShardContext) -> None:
         a.j(B, ccs)
         a.j(E, alert)
         a.call(tls_take_handshake)
-        a.jmp(passed)
+        a.cmp(tls.state, TlsState.WAIT_VERIFY)
+        a.j(NE, passed)
+        a.cmp(arena.chain.state, ChainState.DONE)
+        a.j(E, passed)
+        a.mov(arena.paused_record, R12D)
+        a.jmp(records.top)
         a.place(alert)
         a.call(tls_take_alert)
         a.jmp(passed)
         a.place(ccs)
-        a.mov(RAX, tls.arena_ptr)
-        a.cmp(TlsArena.at(RAX).message_have, 0)
+        a.cmp(arena.message_have, 0)
         a.j(NE, bad[INTERLEAVED])
         a.cmp(tls.meaningless, MEANINGLESS_MAX)
         a.j(AE, bad[RECORD_FLOOD])
         a.inc(tls.meaningless)
         a.place(passed)
-        a.mov(RCX, R12)
+        a.mov(ECX, R12D)
         a.call(tcp_consume)
         a.cmp(tls.state, TlsState.CONNECTED)
-        a.j(AE, out)
+        a.j(AE, over)
         a.cmp(tls.state, TlsState.FAILED)
         a.again(NE, records)
-        a.jmp(out)
+        a.jmp(over)
     a.place(none)
     a.call(tls_ended)
     a.cmp(tls.state, TlsState.FAILED)
-    a.j(E, out)
+    a.j(E, over)
+    a.place(waits)
     a.mov(RAX, core.now)
     a.cmp(RAX, tls.deadline)
     a.j(AE, bad[HANDSHAKE_TIMEOUT])
-    a.jmp(out)
+    a.ret()
     bad.emit(failed)
+    a.place(refused)
     a.place(failed)
     a.call(tls_fail)
-    a.place(out)
-    a.ret()
+    a.place(over)
+    a.jmp(tls_arena_give)

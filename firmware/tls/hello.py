@@ -19,6 +19,7 @@ from toolchain.asm import (
     AX,
     EAX,
     ECX,
+    NE,
     R12,
     R13,
     RAX,
@@ -58,6 +59,7 @@ def _put_length(a: Asm, offset: int, more: int) -> None:
     clobbers=[RAX, RCX, RDI, RSI],
     reads=[
         TlsContext.arena_ptr,
+        TlsArena.is_address,
         TlsArena.host_len,
         TlsArena.host,
         TlsArena.random,
@@ -97,9 +99,9 @@ def tls_write_hello(a: Asm, shard: ShardContext) -> None:
 
     # RFC 6066 3: no name when the host is an address.
     with a.block() as unnamed:
+        a.cmp(arena.is_address, 0)
+        a.leave(NE, unnamed)
         a.mov(ECX, arena.host_len)
-        a.test(ECX, ECX)
-        a.leave(Z, unnamed)
         _put16(a, 0, Extension.SERVER_NAME)
         _put_length(a, 2, SERVER_NAME_COST)
         _put_length(a, 4, SERVER_NAME_COST - 2)

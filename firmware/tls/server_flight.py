@@ -174,7 +174,7 @@ def _long(a: Asm, into: Reg32, base: Reg64) -> None:
     saves=[R12, R13, R14],
     source="RFC 8446 4.4.2",
 )
-def tls_on_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
+def tls_read_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
     """Judge the form of Certificate, and note where its list lies."""
     bad = Refusals(a, detail={MESSAGE_FORM: HandshakeType.CERTIFICATE})
     out, arena, at, end = a.label("out"), TlsArena.at(R12), R13, R14

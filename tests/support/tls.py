@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -12,17 +13,24 @@ from emulator.environment import Environment
 from emulator.lockstep import registers_of
 from emulator.machine import Region
 from firmware.errors import describe
+from firmware.layouts.node import CLOCK
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Suite, TlsFlag, TlsKeys, TlsState
 from firmware.layouts.tls_arena import GROUPS, SHARE_BYTES, TlsArena
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.tls.pool import tls_arena_give
 from firmware.tls.protect import tls_take_secret
+from tests.support.chains import store_of
 from tests.support.lab import Lab
 
 if TYPE_CHECKING:
     from toolchain.asm import Routine
 
-ARENA = 0x6B00_0000
-"""Where the arena of shard 0 lies; nothing is mapped around it."""
+ARENA, STORE = 0x6B00_0000, 0x6B10_0000
+"""Where the arena of shard 0 and the anchors lie; nothing is mapped around them."""
+STORE_BYTES = 0x1_0000
+DATE = int(datetime(2026, 6, 1, tzinfo=UTC).timestamp())
+"""When the tests take place."""
 NAME = b"gateway.example"
 
 
@@ -43,9 +51,13 @@ class TlsBench:
         judged: bool = True,
         semantics: bool | None = None,
     ) -> None:
-        arena = Region("arena", ARENA, TlsArena.SIZE, foreign=True)
+        regions = (
+            Region("arena", ARENA, TlsArena.SIZE, foreign=True),
+            Region("store", STORE, STORE_BYTES, foreign=True),
+            *extra,
+        )
         self.lab = Lab(
-            *routines, tls_take_secret, slots=1, semantics=semantics, extra=(arena, *extra)
+            *routines, tls_take_secret, tls_arena_give, slots=1, semantics=semantics, extra=regions
         )
         self._keys: dict[Suite, bytes] = {}
         self.judged = judged
@@ -57,6 +69,10 @@ class TlsBench:
         self.shard = self.lab.shard(0)
         self.lab.machine.write(ARENA, bytes(TlsArena.SIZE))
         self.tls.arena_ptr = ARENA
+        pool = self.lab.g(TLS_POOL)
+        pool.trust = STORE
+        pool.slots[0].address, pool.slots[0].owner = ARENA, self.shard
+        self.lab.g(CLOCK).unix_time = DATE
         arena = self.arena
         arena.host[: len(NAME)], arena.host_len = NAME, len(NAME)
         arena.random[:] = bytes(range(32))
@@ -96,6 +112,10 @@ class TlsBench:
         machine.run(start)
         registers, vectors = machine.snapshot.take(), machine.snapshot.vectors()
         return {o.reg.name: value_of(o.reg, registers, vectors) for o in routine.contract.outputs}
+
+    def trust(self, *roots: bytes) -> None:
+        """Let chains end at these certificates alone."""
+        self.lab.machine.write(STORE, store_of(*roots))
 
     def message(self, body: bytes) -> dict[str, int]:
         """Put a message's body behind its header into the arena; return where and how long."""

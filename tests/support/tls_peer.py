@@ -7,6 +7,7 @@ import datetime
 import functools
 import ssl
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -17,39 +18,83 @@ from cryptography.x509.oid import NameOID
 from tests.support.tls import NAME
 
 
-@functools.cache
-def identity(kind: str = "p256") -> tuple[str, str]:
-    """Return files with a certificate for NAME that signed itself, and its key."""
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+@dataclass(frozen=True)
+class Identity:
+    """What a server shows, and where its chain ends.
+
+    Attributes:
+        chain: File with the leaf and its intermediate.
+        key: File with the leaf's key.
+        root: The root's certificate as DER.
+    """
+
+    chain: str
+    key: str
+    root: bytes
+
+
+_CURVES = {"p256": ec.SECP256R1(), "p384": ec.SECP384R1()}
+_Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_PEM = serialization.Encoding.PEM
+
+
+def _key(kind: str) -> _Key:
     if kind == "rsa":
-        key = rsa.generate_private_key(65537, 2048)
-    else:
-        key = ec.generate_private_key({"p256": ec.SECP256R1(), "p384": ec.SECP384R1()}[kind])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME.decode())])
+        return rsa.generate_private_key(65537, 2048)
+    return ec.generate_private_key(_CURVES[kind])
+
+
+def _certificate(
+    subject: str, key: _Key, issuer: str, signer: _Key, host: str = "", days: int = 3650
+) -> x509.Certificate:
+    """Return a server's certificate when it has a host, else a CA's."""
     start = datetime.datetime(2026, 1, 1)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, start, start.replace(year=2036))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME.decode())]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    names = [
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (subject, issuer)
+    ]
+    builder = x509.CertificateBuilder(
+        names[1], names[0], key.public_key(), x509.random_serial_number(), start,
+        start + datetime.timedelta(days=days),
+    ).add_extension(x509.BasicConstraints(ca=not host, path_length=None), critical=True)  # fmt: skip
+    if host:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+        )
+    size = getattr(key if signer is key else signer, "key_size", 0)
+    return builder.sign(signer, hashes.SHA384() if size == 384 else hashes.SHA256())
+
+
+@functools.cache
+def identity(kind: str = "p256", issuers: str = "", host: str = NAME.decode(), days: int = 3650) -> Identity:
+    """Return a chain of leaf, intermediate and root.
+
+    Args:
+        kind: Key of the leaf: p256, p384 or rsa.
+        issuers: Keys of intermediate and root; the leaf's kind when it is empty.
+        host: The leaf's name.
+        days: How long the leaf counts, from the start of 2026.
+    """
+    keys = [_key(one) for one in (kind, issuers or kind, issuers or kind)]
+    root = _certificate("root", keys[2], "root", keys[2])
+    middle = _certificate("intermediate", keys[1], "root", keys[2])
+    leaf = _certificate("server", keys[0], "intermediate", keys[1], host, days)
     folder = Path(tempfile.mkdtemp(prefix="tls-"))
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    chain.write_bytes(leaf.public_bytes(_PEM) + middle.public_bytes(_PEM))
+    key.write_bytes(
+        keys[0].private_bytes(
+            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
-    return str(files[0]), str(files[1])
+    return Identity(str(chain), str(key), root.public_bytes(serialization.Encoding.DER))
 
 
 class Server:
     """One connection of a server.
 
     Args:
-        kind: Its key: p256, p384 or rsa.
+        kind: Its key, see `identity`.
+        shown: What it shows instead.
         request: Ask for a certificate of the client.
         tickets: Tickets behind the handshake.
         alpn: The protocols that it speaks.
@@ -60,6 +105,7 @@ class Server:
         self,
         kind: str = "p256",
         *,
+        shown: Identity | None = None,
         request: bool = False,
         tickets: int = 2,
         alpn: tuple[str, ...] = ("http/1.1",),
@@ -67,12 +113,13 @@ class Server:
     ) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = context.maximum_version = version
-        context.load_cert_chain(*identity(kind))
+        self.identity = shown or identity(kind)
+        context.load_cert_chain(self.identity.chain, self.identity.key)
         context.num_tickets = tickets
         context.set_alpn_protocols(list(alpn))
         if request:
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.load_verify_locations(identity(kind)[0])
+            context.load_verify_locations(self.identity.chain)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
         self.done = False

@@ -7,10 +7,11 @@ from emulator.models.tcp.ring import tcp_consume
 from emulator.models.tls.fail import refuse, tls_fail
 from emulator.models.tls.finished import tls_on_finished
 from emulator.models.tls.hellos import tls_on_hello, tls_on_retry
+from emulator.models.tls.judge import tls_judge, tls_on_certificate
 from emulator.models.tls.moves import tls_find_move
+from emulator.models.tls.pool import tls_arena_give
 from emulator.models.tls.records import tls_next_record
 from emulator.models.tls.server_flight import (
-    tls_on_certificate,
     tls_on_extensions,
     tls_on_request,
     tls_on_verify,
@@ -29,6 +30,7 @@ from firmware.layouts.tls_sites import (
     MESSAGE_TOO_LONG,
     RECORD_FLOOD,
 )
+from firmware.layouts.x509_chain import ChainState
 
 _ACTIONS: dict[int, Callable[[World, int, int, int], int]] = {
     Action.RETRY: tls_on_retry,
@@ -94,31 +96,61 @@ def tls_take_handshake(w: World, shard: int, content: int, length: int) -> None:
         tls_take_message(w, shard, arena.message[0], body, size, length)
         if tls.state == TlsState.FAILED:
             return
+        if _unjudged(w, shard):
+            arena.paused_at, arena.paused_len = content, length
+            return
+
+
+def _unjudged(w: World, shard: int) -> bool:
+    """The next message is CertificateVerify, and nobody knows yet whether the chain counts."""
+    waiting = w.view(ShardContext, shard).tls.state == TlsState.WAIT_VERIFY
+    return waiting and arena_of(w, shard).chain.state != ChainState.DONE
 
 
 @model
 def tls_tick(w: World, shard: int) -> None:
     """Every record that is whole; then the end of the stream, then the deadline."""
     tls = w.view(ShardContext, shard).tls
+    _go_on(w, shard)
+    if tls.state != TlsState.FAILED and tls.state < TlsState.CONNECTED:
+        if w.g(CORE).now < tls.deadline:
+            return
+        refuse(w, shard, HANDSHAKE_TIMEOUT)
+    tls_arena_give(w, shard)
+
+
+def _go_on(w: World, shard: int) -> None:
+    tls, arena = w.view(ShardContext, shard).tls, arena_of(w, shard)
     while True:
-        none, kind, content, length, whole = tls_next_record(w, shard)
-        if none:
-            break
-        if kind == 22:
-            tls_take_handshake(w, shard, content, length)
-        elif kind == 21:
-            tls_take_alert(w, shard, content)
-        elif arena_of(w, shard).message_have:
-            refuse(w, shard, INTERLEAVED, 20)
-            return
-        elif tls.meaningless >= 32:
-            refuse(w, shard, RECORD_FLOOD, 20)
-            return
+        if arena.paused_record:
+            error = tls_judge(w, shard)
+            if error:
+                tls_fail(w, shard, error)
+                return
+            if arena.chain.state != ChainState.DONE:
+                return
+            whole, arena.paused_record = arena.paused_record, 0
+            tls_take_handshake(w, shard, arena.paused_at, arena.paused_len)
         else:
-            tls.meaningless += 1
+            none, kind, content, length, whole = tls_next_record(w, shard)
+            if none:
+                tls_ended(w, shard)
+                return
+            if kind == 22:
+                tls_take_handshake(w, shard, content, length)
+                if _unjudged(w, shard):
+                    arena.paused_record = whole
+                    continue
+            elif kind == 21:
+                tls_take_alert(w, shard, content)
+            elif arena.message_have:
+                refuse(w, shard, INTERLEAVED, 20)
+                return
+            elif tls.meaningless >= 32:
+                refuse(w, shard, RECORD_FLOOD, 20)
+                return
+            else:
+                tls.meaningless += 1
         tcp_consume(w, shard, whole)
         if tls.state in (TlsState.CONNECTED, TlsState.FAILED):
             return
-    tls_ended(w, shard)
-    if tls.state != TlsState.FAILED and w.g(CORE).now >= tls.deadline:
-        refuse(w, shard, HANDSHAKE_TIMEOUT)

@@ -25,7 +25,7 @@ def extension(kind: int, value: bytes) -> bytes:
 def tls_write_hello(w: World, shard: int) -> None:
     """Name, groups, schemes, protocol, version, one share, and the cookie when there is one."""
     arena = w.view(TlsArena, w.view(ShardContext, shard).tls.arena_ptr)
-    name = arena.host[: arena.host_len]
+    name = b"" if arena.is_address else arena.host[: arena.host_len]
     found = extension(0, vector(2, b"\x00" + vector(2, name))) if name else b""
     found += extension(10, numbers(GROUPS)) + extension(13, numbers(tuple(Scheme)))
     found += extension(16, vector(2, vector(1, b"http/1.1")))

@@ -63,7 +63,7 @@ def tls_on_request(w: World, shard: int, body: int, length: int) -> int:
 
 
 @model
-def tls_on_certificate(w: World, shard: int, body: int, length: int) -> int:
+def tls_read_certificate(w: World, shard: int, body: int, length: int) -> int:
     """No context, a list, and in it certificates with empty extensions."""
     arena, form = arena_of(w, shard), _form(HandshakeType.CERTIFICATE)
     data = w.read(body, length) if length else b""

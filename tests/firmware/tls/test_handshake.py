@@ -44,15 +44,24 @@ def begun():
     return BENCH.sent()
 
 
+def tick():
+    """Go on until nothing more can be done: a chain is judged by one signature in a turn."""
+    while True:
+        BENCH.call(tls_tick)
+        if BENCH.tls.state == TlsState.FAILED or not BENCH.arena.paused_record:
+            return
+
+
 def connect(server, *, step=None):
     """Let both shake hands; what the server says comes in pieces of `step` bytes."""
+    BENCH.trust(server.identity.root)
     answer = server.feed(begun())
     while answer:
         step = step or len(answer)
         for at in range(0, len(answer), step):
             BENCH.receive(answer[at : at + step])
             if BENCH.tls.state < TlsState.CONNECTED:
-                BENCH.call(tls_tick)
+                tick()
         answer = server.feed(BENCH.sent())
     assert BENCH.tls.state == TlsState.CONNECTED, BENCH.failure()
     assert server.done
@@ -85,7 +94,7 @@ def talk(server):
 
 
 @pytest.mark.parametrize("suite", Suite)
-@pytest.mark.parametrize("kind", ["p256", "p384", "rsa"])
+@pytest.mark.parametrize("kind", ["p256", "p384"])
 def test_every_suite_and_key(suite, kind):
     """The server takes the first suite of ours, so ours is put first in the image."""
     server = Server(kind)

@@ -65,7 +65,7 @@ def test_extensions_are_these_and_no_others():
 
 
 def test_an_address_has_no_server_name():
-    BENCH.arena.host_len = 0
+    BENCH.arena.is_address = 1
     assert [kind for kind, _ in extensions(written())] == [10, 13, 16, 43, 51]
 
 

@@ -11,6 +11,7 @@ from firmware.layouts.tls import Group, TlsState
 from firmware.layouts.tls_arena import RETRY_RANDOM, TlsArena
 from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_take_message, tls_tick
+from firmware.tls.judge import tls_wakes
 from firmware.tls.transcript import tls_transcript_digest
 from tests.firmware.tls.test_server_hello import VERSIONS, hello, share
 from tests.support.tls import ARENA, TlsBench
@@ -18,7 +19,7 @@ from tests.support.tls_peer import Server
 
 BENCH = TlsBench(
     tls_begin, tls_take_handshake, tls_take_message, tls_tick, tls_transcript_digest,
-    semantics=False,
+    tls_wakes,     semantics=False,
 )  # fmt: skip
 
 
@@ -48,9 +49,16 @@ def begun():
 
 def test_a_handshake_with_openssl():
     server = Server(request=True)
+    BENCH.trust(server.identity.root)
     answer = server.feed(begun())
     BENCH.receive(answer)
+    turns = 1
     BENCH.call(tls_tick)
+    while BENCH.tls.state == TlsState.WAIT_VERIFY:
+        assert BENCH.call(tls_wakes) == {"rax": BENCH.lab.g(CORE).now}
+        BENCH.call(tls_tick)
+        turns += 1
+    assert turns == 3, "two signatures, then the rest"
     assert BENCH.tls.state == TlsState.CONNECTED, BENCH.failure()
     server.feed(BENCH.sent())
     assert server.done
