@@ -75,8 +75,9 @@ def identity(kind: str = "p256", issuers: str = "", host: str = NAME.decode(), d
         days: How long the leaf counts, from the start of 2026.
     """
     keys = [_key(one) for one in (kind, issuers or kind, issuers or kind)]
-    root = _certificate("root", keys[2], "root", keys[2])
-    middle = _certificate("intermediate", keys[1], "root", keys[2])
+    name = f"root {issuers or kind}"
+    root = _certificate(name, keys[2], name, keys[2])
+    middle = _certificate("intermediate", keys[1], name, keys[2])
     leaf = _certificate("server", keys[0], "intermediate", keys[1], host, days)
     folder = Path(tempfile.mkdtemp(prefix="tls-"))
     chain, key = folder / "chain.pem", folder / "key.pem"
@@ -124,6 +125,7 @@ class Server:
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
         self.done = False
         self.received = b""
+        self.reason = ""
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes of the client; return what the server answers."""
@@ -132,7 +134,8 @@ class Server:
             try:
                 self.tls.do_handshake()
                 self.done = True
-            except ssl.SSLError:  # it wants more, or it has an alert to tell
+            except ssl.SSLError as error:  # it wants more, or one of both has an alert to tell
+                self.reason = error.reason
                 return self._out.read()
         try:
             while chunk := self.tls.read(65536):

@@ -7,7 +7,7 @@ from firmware.errors import describe
 from firmware.layouts.tls import Suite, TlsFlag
 from firmware.tls.finished import tls_finished_differs
 from firmware.tls.server_flight import (
-    tls_on_certificate,
+    tls_read_certificate,
     tls_on_extensions,
     tls_on_request,
     tls_on_verify,
@@ -17,7 +17,7 @@ from tests.support import rfc8448 as trace
 from tests.support.tls import TlsBench
 
 BENCH = TlsBench(
-    tls_finished_differs, tls_on_certificate, tls_on_extensions, tls_on_request, tls_on_verify
+    tls_finished_differs, tls_read_certificate, tls_on_extensions, tls_on_request, tls_on_verify
 )  # fmt: skip
 HTTP = (16, b"\0\x09\x08http/1.1")
 SCHEMES = (13, b"\0\2\4\3")
@@ -117,7 +117,7 @@ def listed(*entries, context=b"\0", more=b""):
     ],
 )
 def test_certificate(body, error):
-    assert judged(tls_on_certificate, body) == error
+    assert judged(tls_read_certificate, body) == error
     if error == "none":
         arena = BENCH.arena
         at = arena.address_ + arena.chain_at
@@ -127,7 +127,7 @@ def test_certificate(body, error):
 def test_a_certificate_cut_anywhere():
     body = listed(entry(b"one"), entry(b"two", b"\0\4\0\5\0\0"))
     for cut in range(len(body)):
-        assert judged(tls_on_certificate, body[:cut]) != "none"
+        assert judged(tls_read_certificate, body[:cut]) != "none"
 
 
 def signed(scheme, signature=b"signature", size=None):
