@@ -42,6 +42,7 @@ from firmware.layouts.memory import (
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN, Network
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.survivor import SURVIVAL
+from firmware.layouts.trust import TRUST_STORE
 from firmware.limits import PAGE
 from toolchain.link import Linker, SectionPlan
 
@@ -64,6 +65,7 @@ _SECTIONS = (
     SectionPlan(".rodata", align=PAGE),
     SectionPlan(".data", align=PAGE, writable=True),
     SectionPlan(".bss", align=PAGE, writable=True),
+    SectionPlan(".trust", align=PAGE),
 )
 _RDRAND = 1 << 30
 _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
@@ -71,7 +73,7 @@ _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 def link_node(init: Routine, step: Routine) -> Image:
     """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
-    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG, SURVIVAL)
+    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG, SURVIVAL, TRUST_STORE)
     return Linker((init, step), _SECTIONS, keep=keep).link()
 
 

@@ -30,6 +30,7 @@ from firmware.layouts.multiboot import (
     MAP_KIND,
     MultibootInfo,
 )
+from firmware.layouts.trust import TRUST, TrustStore
 from firmware.limits import PAGE
 from toolchain.asm import (
     AE,
@@ -63,17 +64,16 @@ MULTIBOOT_HEADER = Data(
 )
 
 
-def header(at: int, start: int, end: int, entry: int) -> bytes:
-    """Return the multiboot header.
+def header(at: int, start: int, entry: int) -> bytes:
+    """Return the multiboot header; its ends are zero: all of the file is loaded, and nothing more.
 
     Args:
         at: Address of the header itself.
         start: Address of the first byte of the file.
-        end: Address after its last byte.
         entry: Address of the entry point.
     """
     checksum = -(HEADER_MAGIC + HEADER_FLAGS) & 0xFFFF_FFFF
-    words = (HEADER_MAGIC, HEADER_FLAGS, checksum, at, start, end, end, entry)
+    words = (HEADER_MAGIC, HEADER_FLAGS, checksum, at, start, 0, 0, entry)
     return b"".join(word.to_bytes(4, "little") for word in words)
 
 
@@ -122,7 +122,7 @@ def multiboot_map(a: Asm, info: MultibootInfo) -> None:
         In(EAX, int, "LOADER_MAGIC"),
         In(EBX, MultibootInfo, "the loader's information"),
     ],
-    reads=[BOOT_GDTR],
+    reads=[BOOT_GDTR, TRUST],
     writes=[LOW_BOOT, BOOT_GDTR],
     calls=[multiboot_map, region_take, enter_long],
     clobbers=ALL,
@@ -149,11 +149,14 @@ def multiboot_entry(a: Asm, magic: Reg32, info: MultibootInfo) -> None:
     a.cmp(EBP, LOADER_MAGIC)
     with a.if_(Z):
         a.call(multiboot_map)
+    # From .boot to the end of the trust store, which only the store itself tells.
     a.mov(EAX, Offset(LinkerSymbol("boot_start")))
-    a.mov(EDX, Offset(LinkerSymbol("boot_end"), 2 * PAGE - 1))
-    a.sub(EDX, EAX)
+    a.mov(EDX, Offset(LinkerSymbol("boot_end"), PAGE - 1))
+    a.and_(EDX, -PAGE)
     a.add(EDX, Offset(LinkerSymbol("bss_start")))
     a.sub(EDX, Offset(LinkerSymbol("text_start")))
+    a.add(EDX, mem32(EDX, TrustStore.size.offset, ref=TRUST))
+    a.sub(EDX, EAX)
     a.call(region_take)
     a.mov(BOOT_GDTR.m32(), BOOT_GDT.size - 1)
     a.mov(EAX, Offset(BOOT_GDT))

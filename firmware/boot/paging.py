@@ -26,6 +26,7 @@ from firmware.layouts.memory import (
     WINDOWS_BASE,
     PageBit,
 )
+from firmware.layouts.trust import TRUST, TrustStore
 from firmware.limits import (
     IMAGE_BASE,
     KEPT_PAGES,
@@ -179,7 +180,7 @@ def _directory(address: int) -> int:
 @routine(
     inputs=[In(EBX, int, "physical address of the table run")],
     clobbers=[EAX, ECX, EDX, EDI],
-    reads=[LOW_BOOT],
+    reads=[LOW_BOOT, TRUST],
     writes=[TABLES],
     calls=[fill_entries],
     bits=32,
@@ -215,10 +216,20 @@ def build_tables(a: Asm, run: Reg32) -> None:
     a.or_(EAX, writable)
     _pages(a, "data_start", "bss_start")
     a.call(fill_entries)
+    a.push(EAX)
     # .bss and the stack come from the run, which is zero.
     a.lea(EAX, mem32(run, TABLE_PAGES * PAGE + writable, ref=TABLES))
     _pages(a, "bss_start", "bss_end")
     a.call(fill_entries)
+    # Behind .bss the trust store, whose length it tells itself; in the file it follows .data.
+    a.pop(ECX)
+    a.push(EAX)
+    a.lea(EAX, mem32(ECX, -(writable - present), ref=TRUST))
+    a.mov(ECX, mem32(EAX, TrustStore.size.offset - present, ref=TRUST))
+    a.add(ECX, PAGE - 1)
+    a.shr(ECX, 12)
+    a.call(fill_entries)
+    a.pop(EAX)
     stack = 8 * (((STACK_TOP - STACK_BYTES) >> 12) & 511)
     a.lea(EDI, mem32(run, TABLE_STACKS * PAGE + stack, ref=TABLES))
     a.mov(ECX, STACK_BYTES // PAGE)

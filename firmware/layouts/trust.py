@@ -6,8 +6,10 @@ names are compared whole, so the hash only has to be quick; nobody outside choos
 
 from __future__ import annotations
 
+from firmware.limits import PAGE
 from toolchain.asm.operands import Region
-from toolchain.layout import Struct, bytes_, u32, u64
+from toolchain.layout import Global, Struct, bytes_, u32, u64
+from toolchain.layout.pack import pack
 
 TRUST_MAGIC = int.from_bytes(b"TRST", "little")
 TRUST_VERSION_BYTES, TRUST_DIGEST_BYTES = 48, 32
@@ -44,6 +46,19 @@ class TrustRecord(Struct):
     spki_len = u32(0x0C, "bytes of its key with header")
     constraints_len = u32(0x10, "bytes of the contents of nameConstraints' SEQUENCE; 0 = none")
     path_length = u32(0x14, "intermediates that may follow; PATH_ANY = no limit")
+
+
+EMPTY_STORE = pack(TrustStore, {"magic": TRUST_MAGIC, "size": TrustStore.SIZE})
+"""What a node without TLS has: it trusts nobody."""
+TRUST_STORE = Global(
+    "trust_store",
+    TrustStore,
+    "the anchors, with entries and records behind the head; laid down by the build",
+    init=EMPTY_STORE,
+    align=PAGE,
+    tail=".trust",
+)
+"""Behind everything else, .bss too: however many anchors there are, no address depends on them."""
 
 
 def name_hash(name: bytes) -> int:

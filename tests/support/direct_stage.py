@@ -20,6 +20,7 @@ from firmware.image import DIRECT_ADDRESS, link_direct
 from firmware.layouts.boot import BOOT_INFO_ADDRESS, BootInfo
 from firmware.layouts.memory import ADDRESS_MASK, PageBit
 from firmware.layouts.multiboot import FLAG_MEMORY_MAP, LOADER_MAGIC, MultibootInfo
+from firmware.layouts.trust import EMPTY_STORE
 from toolchain.layout.pack import unpack
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class DirectStage:
         cpuid: Leaf -> EAX, EBX, ECX, EDX; other leaves give zeros.
         alike: The doublewords at 500h and 100500h, which lies in the image, are equal.
         masked: Address line 20 is masked: the two doublewords are one.
+        store: The trust store of the file.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class DirectStage:
         cpuid: dict[int, tuple[int, int, int, int]] | None = None,
         alike: bool = False,
         masked: bool = False,
+        store: bytes = EMPTY_STORE,
     ) -> None:
         self.cpuid = LONG_MODE_AND_NX if cpuid is None else cpuid
         self.masked = masked
@@ -76,7 +79,8 @@ class DirectStage:
         e.mem_map(0, MEMORY_BYTES)
         # What is not written must be seen to be cleared by the stage.
         e.mem_write(BOOT_INFO_ADDRESS, b"\xee" * BootInfo.SIZE)
-        e.mem_write(DIRECT_ADDRESS, FILE)
+        at = FILE.index(EMPTY_STORE)
+        e.mem_write(DIRECT_ADDRESS, FILE[:at] + store)
         rows = b"".join(struct.pack("<IQQI", 20, *region) for region in regions)
         e.mem_write(MAP, rows)
         info = bytearray(MultibootInfo.SIZE)

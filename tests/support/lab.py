@@ -30,6 +30,7 @@ PLAN = (
     SectionPlan(".rodata", align=4096),
     SectionPlan(".data", align=4096, writable=True),
     SectionPlan(".bss", align=4096, writable=True),
+    SectionPlan(".trust", align=4096),
 )
 
 INPUT = 0x6A00_0000

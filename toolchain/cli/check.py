@@ -135,7 +135,9 @@ def _link_alone(*routines: Routine) -> Image:
     from firmware.limits import IMAGE_BASE  # noqa: PLC0415
     from toolchain.link import Linker, SectionPlan  # noqa: PLC0415
 
-    rest = (SectionPlan(name, align=4096) for name in (".rodata", ".data", ".bss", ".boot"))
+    rest = (
+        SectionPlan(name, align=4096) for name in (".rodata", ".data", ".bss", ".trust", ".boot")
+    )
     return Linker(routines, (SectionPlan(".text", IMAGE_BASE, executable=True), *rest)).link()
 
 

@@ -27,6 +27,7 @@ class Data:
         align: Bytes.
         section: `.rodata`, `.data` or `.bss`; boot data says `.boot`.
         doc: What it holds.
+        grows: An override may be longer; then nothing may lie behind it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Data:
     align: int = 8
     section: str = ".bss"
     doc: str = ""
+    grows: bool = False
 
     def __post_init__(self) -> None:
         if self.init is not None and len(self.init) != self.size:
@@ -94,13 +96,27 @@ class Global(Data, Generic[S]):
         init: bytes | None = None,
         align: int = 0,
         readonly: bool = False,
+        tail: str = "",
     ) -> None:
+        """Declare it.
+
+        Args:
+            name: Symbol.
+            struct: Its shape.
+            doc: What it holds.
+            count: How many of them.
+            init: Contents, or None for zeroed .bss.
+            align: Bytes; 0 for what the struct needs.
+            readonly: It lies in .rodata.
+            tail: The section that it has for itself, to grow in; read-only.
+        """
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "size", struct.SIZE * count)
         object.__setattr__(self, "init", init)
         object.__setattr__(self, "align", align or max(struct.ALIGN, 8))
         section = ".bss" if init is None else ".rodata" if readonly else ".data"
-        object.__setattr__(self, "section", section)
+        object.__setattr__(self, "section", tail or section)
+        object.__setattr__(self, "grows", bool(tail))
         object.__setattr__(self, "doc", doc)
         object.__setattr__(self, "struct", struct)
         object.__setattr__(self, "count", count)

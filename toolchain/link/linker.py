@@ -76,7 +76,8 @@ class Linker:
     Args:
         roots: Routines that are entered from outside, first in the image.
         plan: Sections in order.
-        overrides: Contents for data by symbol (the configuration blob), of the declared size.
+        overrides: Contents for data by symbol (the configuration blob), of the declared size; longer
+            for data that grows.
         keep: Data placed even when no operand names it (what GS points at).
         replace: Routines by name to link in place of others (the main routine of a test image).
     """
@@ -145,12 +146,13 @@ class Linker:
             return _Part(thing, thing.section, Unit(bytes(thing.size), fixups), thing.size, 8)
         if isinstance(thing, Data):
             contents = self.overrides.get(thing.name, thing.init)
-            if contents is not None and len(contents) != thing.size:
+            size = thing.size if contents is None else len(contents)
+            if size < thing.size if thing.grows else size != thing.size:
                 raise LinkError(
-                    f"{thing.name} gets {len(contents)} bytes, declared {thing.size}",
-                    "give an override of exactly that size",
+                    f"{thing.name} gets {size} bytes, declared {thing.size}",
+                    f"give an override of {'at least' if thing.grows else 'exactly'} that size",
                 )
-            return _Part(thing, thing.section, Unit(contents or b""), thing.size, thing.align)
+            return _Part(thing, thing.section, Unit(contents or b""), size, thing.align)
         raise LinkError(
             f"{thing.name} is neither routine nor data", "refer to a Routine, Data or LinkerSymbol"
         )

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from firmware.image import DIRECT_ADDRESS
 from firmware.layouts.boot import REGIONS_MAX, BootPath, MemoryType
-from firmware.layouts.memory import LOWEST, RECORD_PHYSICAL, TABLE_PAGES, PageBit
+from firmware.layouts.memory import (
+    ADDRESS_MASK,
+    LOWEST,
+    RECORD_PHYSICAL,
+    TABLE_PAGES,
+    PageBit,
+)
+from firmware.layouts.trust import TRUST_MAGIC, TrustStore
 from firmware.limits import (
     IMAGE_BASE,
     KEPT_PAGES,
@@ -16,6 +23,7 @@ from firmware.limits import (
     WINDOW_PAGE_TABLES,
 )
 from tests.support.direct_stage import A20_HIGH, IMAGE, LONG_MODE_AND_NX, TSC, DirectStage
+from toolchain.layout.pack import pack
 
 USABLE, RESERVED, OURS = MemoryType.USABLE, MemoryType.RESERVED, MemoryType.OURS
 PC = [(0, 0x9_FC00, USABLE), (0x9_FC00, 0x400, RESERVED), (0x10_0000, 0x1F0_0000, USABLE),
@@ -35,10 +43,16 @@ BSS_PAGES = up(section(".bss").size) // PAGE
 RUN_BYTES = (BSS_PAGES + TABLE_PAGES + STACK_BYTES // PAGE) * PAGE
 BOOT_END = section(".boot").end
 IMAGE_PHYSICAL = up(BOOT_END)
-IMAGE_BYTES = (
-    section(".boot").size + 2 * PAGE - 1 + section(".bss").address - section(".text").address
-)
-TAKEN = [(DIRECT_ADDRESS, IMAGE_BYTES, OURS), (RECORD_PHYSICAL, KEPT_PAGES * PAGE, OURS)]
+STORE_PHYSICAL = IMAGE_PHYSICAL + section(".bss").address - section(".text").address
+
+
+def taken(store_bytes=TrustStore.SIZE):
+    """What the stage puts into the map before it looks for the run."""
+    image = (DIRECT_ADDRESS, STORE_PHYSICAL + store_bytes - DIRECT_ADDRESS, OURS)
+    return [image, (RECORD_PHYSICAL, KEPT_PAGES * PAGE, OURS)]
+
+
+TAKEN = taken()
 
 
 def bounds(base, length):
@@ -103,6 +117,24 @@ def test_stage_takes_a_pc_s_memory_and_builds_the_tables():
         assert not stage.entry(beyond) & present
     # The next instruction after the switch is still fetched from low memory.
     assert stage.entry(0) == present | writable | PageBit.LARGE
+
+
+@pytest.mark.parametrize("size", [TrustStore.SIZE, PAGE, PAGE + 1, 92 * 1024])
+def test_stage_maps_a_trust_store_of_any_length_behind_everything_else(size):
+    store = pack(TrustStore, {"magic": TRUST_MAGIC, "size": size})
+    stage = DirectStage(PC, store=store + bytes(size - len(store))).run()
+    assert stage.finished
+    run = first_run([*PC, *taken(size)])
+    assert stage.regions == [*PC, *taken(size), (run, RUN_BYTES, OURS)]
+    at, pages = section(".trust").address, up(size) // PAGE
+    assert at == up(section(".bss").end)
+    for n in range(pages):
+        rights = PageBit.PRESENT | PageBit.NO_EXECUTE
+        assert stage.entry(at + n * PAGE) == STORE_PHYSICAL + n * PAGE | rights
+    assert not stage.entry(at + pages * PAGE) & PageBit.PRESENT
+    # The stack follows .bss in the run, as without a store.
+    stack = run + (TABLE_PAGES + BSS_PAGES) * PAGE
+    assert stage.entry(STACK_TOP - STACK_BYTES) & ADDRESS_MASK == stack
 
 
 ROOMS = st.lists(

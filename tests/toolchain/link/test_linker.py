@@ -111,6 +111,18 @@ def test_overrides_replace_contents_of_the_same_size():
     assert boot.contents[start : start + 5] == b"READY"
 
 
+@pytest.mark.parametrize("contents", [b"head", b"head and anything behind it"])
+def test_data_that_grows_has_the_size_of_its_override(contents):
+    store = Data("store", 4, b"none", section=".tail", doc="a head and more", grows=True)
+    plan = (*CODE, SectionPlan(".tail"))
+    image = Linker((leaf,), plan, {"store": contents}, keep=(store,)).link()
+    assert image.section(".tail").contents == contents
+    assert image.symbols["store"].size == len(contents)
+    plain = Linker((leaf,), plan, keep=(store,)).link()
+    assert plain.section(".tail").contents == b"none"
+    assert plain.sections[:-1] == image.sections[:-1]
+
+
 @pytest.mark.parametrize(("disp", "size"), [(0, 8), (8, 8), (-8, 8)])
 def test_rip_relative_displacements_reach_the_symbol(disp, size):
     word = Data("word", 32, doc="four words")
