@@ -46,6 +46,7 @@ class Rsa(Struct):
     expected = bytes_(0xA40, RSA_BYTES_MAX, "what PKCS #1 v1.5 makes of the hash", align=8)
     hash = nested(0xC40, Hash, "the hash of PSS")
     digest = bytes_(0xD10, 64, "what it gives", align=8)
+    key = nested(0xD50, RsaKey, "the key, for callers that have it in another form")
 
 
 RSA = Global("rsa", Rsa, "work space of RSA verification", align=64)

@@ -52,7 +52,7 @@ class KeyKind(enum.IntEnum):
 
 
 class SignatureAlgorithm(enum.IntEnum):
-    """What a certificate is signed with."""
+    """What is signed with: certificates by the first five, handshakes by ECDSA and PSS."""
 
     UNSUPPORTED = 0
     RSA_SHA256 = 1
@@ -60,6 +60,27 @@ class SignatureAlgorithm(enum.IntEnum):
     RSA_SHA512 = 3
     ECDSA_SHA256 = 4
     ECDSA_SHA384 = 5
+    PSS_SHA256 = 6
+    PSS_SHA384 = 7
+    PSS_SHA512 = 8
+
+
+ECDSA = (SignatureAlgorithm.ECDSA_SHA256, SignatureAlgorithm.ECDSA_SHA384)
+"""Those of P-256 and P-384; all others are of RSA."""
+SIGNATURE_HASHES: dict[str, tuple[SignatureAlgorithm, ...]] = {
+    "sha256": (
+        SignatureAlgorithm.RSA_SHA256,
+        SignatureAlgorithm.ECDSA_SHA256,
+        SignatureAlgorithm.PSS_SHA256,
+    ),
+    "sha384": (
+        SignatureAlgorithm.RSA_SHA384,
+        SignatureAlgorithm.ECDSA_SHA384,
+        SignatureAlgorithm.PSS_SHA384,
+    ),
+    "sha512": (SignatureAlgorithm.RSA_SHA512, SignatureAlgorithm.PSS_SHA512),
+}
+"""The algorithms that each hash serves."""
 
 
 class CertificateFlag(enum.IntFlag):
