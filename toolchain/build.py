@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolchain.link import Image
 
 BUILD_ID_BYTES = 20
+PAGE = 4096
 
 
 class BuildError(Exception):
@@ -41,10 +42,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Template:
-    """A packed image whose page of contents is still zero.
+    """A packed image whose page of contents is still zero, and whose tail is missing.
 
     Attributes:
-        packed: The file.
+        packed: The file, up to the page where the tail begins.
         at: Offset of that page in it.
         size: Bytes of the page.
     """
@@ -75,30 +76,40 @@ def fill(image: Image, name: str, contents: bytes) -> None:
     section.contents = section.contents[:at] + contents + section.contents[at + placed.size :]
 
 
-def make_template(image: Image, name: str, pack: Callable[[Image], bytes]) -> Template:
-    """Pack an image and find where a datum lies in the file; its contents are zero afterwards.
-
-    Args:
-        image: The image.
-        name: Symbol of the datum.
-        pack: Makes the file; its length must not depend on the contents.
-
-    Raises:
-        BuildError: The datum does not lie in the file exactly once.
-    """
+def _find(image: Image, name: str, pack: Callable[[Image], bytes]) -> tuple[int, int]:
+    """Return where a datum lies in the file, and its size; its contents are zero afterwards."""
     size = image.symbols[name].size if name in image.symbols else 0
-    seed = hashlib.shake_256(name.encode())
-    marker = seed.digest(size)
+    marker = hashlib.shake_256(name.encode()).digest(size)
     fill(image, name, marker)
     packed = pack(image)
     if packed.count(marker) != 1:
         raise BuildError(f"{name} does not lie in the image file exactly once")
     fill(image, name, bytes(size))
-    return Template(pack(image), packed.index(marker), size)
+    return packed.index(marker), size
 
 
-def finish(template: Template, contents: bytes, id_at: int, secret: slice) -> bytes:
-    """Return the file with its contents, a build id among them.
+def make_template(image: Image, name: str, tail: str, pack: Callable[[Image], bytes]) -> Template:
+    """Pack an image and find where two data lie in the file; their contents are zero afterwards.
+
+    Args:
+        image: The image.
+        name: Symbol of the datum that every build fills.
+        tail: Symbol of the datum at the end, whose length each build chooses.
+        pack: Makes the file; its length must not depend on the contents.
+
+    Raises:
+        BuildError: One does not lie in the file exactly once, or something lies behind the tail.
+    """
+    at, size = _find(image, name, pack)
+    end, _ = _find(image, tail, pack)
+    packed = pack(image)
+    if any(packed[end:]):
+        raise BuildError(f"something lies behind {tail}. Give it the last section for itself")
+    return Template(packed[:end], at, size)
+
+
+def finish(template: Template, contents: bytes, tail: bytes, id_at: int, secret: slice) -> bytes:
+    """Return the file with its contents and its tail, a build id among them.
 
     The id is the SHA-1 of the file with neither id nor secret in it: it tells images apart and
     gives nothing away.
@@ -106,6 +117,7 @@ def finish(template: Template, contents: bytes, id_at: int, secret: slice) -> by
     Args:
         template: The packed image.
         contents: The datum that it lacks.
+        tail: What comes last; whole pages are made of it.
         id_at: Where in the contents the id goes, BUILD_ID_BYTES long.
         secret: Which of the contents the id must not depend on.
     """
@@ -113,11 +125,12 @@ def finish(template: Template, contents: bytes, id_at: int, secret: slice) -> by
     public[id_at : id_at + BUILD_ID_BYTES] = bytes(BUILD_ID_BYTES)
     public[secret] = bytes(len(public[secret]))
     end = template.at + template.size
-    head, tail = template.packed[: template.at], template.packed[end:]
-    build_id = hashlib.sha1(head + public + tail, usedforsecurity=False).digest()
+    head = template.packed[: template.at]
+    rest = template.packed[end:] + tail + bytes(-len(tail) % PAGE)
+    build_id = hashlib.sha1(head + public + rest, usedforsecurity=False).digest()
     whole = bytearray(contents)
     whole[id_at : id_at + BUILD_ID_BYTES] = build_id
-    return head + bytes(whole) + tail
+    return head + bytes(whole) + rest
 
 
 def judge_size(size: int, limits: Sequence[Limit]) -> list[str]:

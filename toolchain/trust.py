@@ -12,7 +12,11 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import certifi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -271,7 +275,8 @@ def gather(
         bundle_name: Name and version of the bundle.
         extra: Name and contents of further PEM files.
         core: Take only the organizations of WEB_CORE out of the bundle.
-        today: When it is, for anchors that end.
+        today: When it is, for anchors that end. One of the bundle that has ended stays in, of no
+            use: the bytes of a build must not depend on the day.
 
     Raises:
         TrustError: A file holds no anchor, or one that does not count any more.
@@ -288,9 +293,6 @@ def gather(
             continue
         if core and anchor.organization not in WEB_CORE:
             continue
-        if anchor.not_after < today:
-            notes.append(f"{bundle_name}: left out: {anchor.label} ended on {_day(anchor)}")
-            continue
         anchors[anchor.subject, anchor.spki] = anchor
     for name, contents in extra:
         for encoded in read_pem(contents, name):
@@ -306,14 +308,36 @@ def gather(
     if not anchors:
         raise TrustError("there is no anchor: no server could be trusted. Give a CA's certificate")
     for anchor in anchors.values():
-        if anchor.not_after < today + EXPIRES_SOON:
-            left = (anchor.not_after - today).days
-            notes.append(f"{anchor.label} ends on {_day(anchor)}, in {left} days")
+        left = anchor.not_after - today
+        if left < timedelta():
+            notes.append(f"{anchor.label} ended on {_day(anchor)}: nobody is trusted by it")
+        elif left < EXPIRES_SOON:
+            notes.append(f"{anchor.label} ends on {_day(anchor)}, in {left.days} days")
     digest = hashlib.sha256(bundle)
     for _, contents in extra:
         digest.update(contents)
     version = " + ".join([bundle_name] * bool(bundle) + [name for name, _ in extra])
     return Trust(tuple(anchors.values()), version, digest.digest(), tuple(notes))
+
+
+def choose(
+    of_certifi: Literal["web", "all", "none"], extra: Iterable[tuple[str, bytes]], today: datetime
+) -> Trust:
+    """Choose the anchors of a build: as much of certifi as is wanted, and further files.
+
+    Args:
+        of_certifi: The core of the web, all of it, or nothing.
+        extra: Name and contents of PEM files.
+        today: When it is, for anchors that end.
+
+    Raises:
+        TrustError: A file holds no anchor, or one that does not count any more.
+    """
+    name, bundle = "", b""
+    if of_certifi != "none":
+        name = f"certifi {metadata.version('certifi')}"
+        bundle = Path(certifi.where()).read_bytes()
+    return gather(bundle, name, extra, core=of_certifi == "web", today=today)
 
 
 def _day(anchor: Anchor) -> str:

@@ -9,6 +9,7 @@ import pytest
 from firmware.image import link_direct, pack
 from firmware.layouts.config import CONFIG
 from firmware.layouts.echo import ECHO_MAGIC, EchoControl
+from firmware.layouts.trust import TRUST_STORE
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
 from tests.support.kosoku import CASES, failures, verdicts
 from tests.system.roles import echo_node
@@ -30,7 +31,7 @@ def echo_image(folder):
     linked = link_direct({role.name: role for role in roles})[0]
     config = load_config(None, os.environ, {"shards.total": 1, "shards.count": 1})
     file = folder / "echo.bin"
-    template = make_template(linked, CONFIG.name, pack)
+    template = make_template(linked, CONFIG.name, TRUST_STORE.name, pack)
     file.write_bytes(images.complete(template, with_lines(config)))
     return file
 

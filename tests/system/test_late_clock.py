@@ -7,6 +7,7 @@ import pytest
 
 from firmware.image import link_direct, pack
 from firmware.layouts.config import CONFIG
+from firmware.layouts.trust import TRUST_STORE
 from tests.support.site import quiet, running
 from tests.system.roles import late_clock
 from toolchain.build import make_template
@@ -22,7 +23,7 @@ def codes(node):
 
 def test_a_clock_that_comes_late_starts_every_shard(tmp_path, monkeypatch):
     replaced, _ = link_direct({"clock_setup": late_clock.clock_setup})
-    template = make_template(replaced, CONFIG.name, pack)
+    template = make_template(replaced, CONFIG.name, TRUST_STORE.name, pack)
     monkeypatch.setattr(images, "cached_template", lambda _target: template)
 
     async def run():

@@ -42,37 +42,48 @@ def test_fill_refuses_what_is_not_there(name, contents, message):
         build.fill(image_of(), name, contents)
 
 
-def test_template_knows_where_the_datum_lies():
-    template = build.make_template(image_of(b"\xff" * 64), "page", pack_all)
-    assert template == Template(
-        b"head" + b"\xff" * 16 + bytes(16) + b"\xff" * 32 + b"tail", 4 + 16, 16
-    )
+def with_tail(image):
+    return b"head" + image.sections[0].contents + bytes(10)
+
+
+def test_template_knows_where_the_datum_lies_and_ends_before_the_tail():
+    image = image_of(b"\xff" * 48 + bytes(16), ("page", "store"))
+    template = build.make_template(image, "page", "store", with_tail)
+    assert template == Template(b"head" + b"\xff" * 16 + bytes(16), 4 + 16, 16)
 
 
 def test_template_refuses_a_datum_that_is_not_in_the_file():
     with pytest.raises(BuildError, match="page does not lie in the image file exactly once"):
-        build.make_template(image_of(), "page", lambda _: bytes(100))
+        build.make_template(image_of(), "page", "page", lambda _: bytes(100))
+
+
+def test_template_refuses_what_lies_behind_the_tail():
+    image = image_of(symbols=("page", "store"))
+    with pytest.raises(BuildError, match=r"something lies behind store. Give it the last"):
+        build.make_template(image, "page", "store", pack_all)
 
 
 TEMPLATE = Template(b"h" * 8 + bytes(64) + b"t" * 8, 8, 64)
+TAIL = b"anchors"
 SECRET = slice(40, 56)
 
 
 @given(st.binary(min_size=64, max_size=64), st.binary(min_size=16, max_size=16))
 def test_the_id_depends_on_everything_but_the_secret(contents, secret):
-    made = finish(TEMPLATE, contents, 4, SECRET)
+    made = finish(TEMPLATE, contents, TAIL, 4, SECRET)
     other = bytearray(contents)
     other[SECRET] = secret
-    again = finish(TEMPLATE, bytes(other), 4, SECRET)
+    again = finish(TEMPLATE, bytes(other), TAIL, 4, SECRET)
     assert made[12:32] == again[12:32]
     assert again[8 + 40 : 8 + 56] == secret
     changed = bytearray(contents)
     changed[60] ^= 1
-    assert finish(TEMPLATE, bytes(changed), 4, SECRET)[12:32] != made[12:32]
+    assert finish(TEMPLATE, bytes(changed), TAIL, 4, SECRET)[12:32] != made[12:32]
+    assert finish(TEMPLATE, contents, b"others", 4, SECRET)[12:32] != made[12:32]
     # What stood in the id's place is irrelevant, and the rest is as it was given.
-    assert finish(TEMPLATE, contents[:4] + bytes(20) + contents[24:], 4, SECRET) == made
+    assert finish(TEMPLATE, contents[:4] + bytes(20) + contents[24:], TAIL, 4, SECRET) == made
     assert made[:12] == b"h" * 8 + contents[:4]
-    assert made[32:] == contents[24:] + b"t" * 8
+    assert made[32:] == contents[24:] + b"t" * 8 + TAIL + bytes(4096 - len(TAIL))
 
 
 LIMITS = (

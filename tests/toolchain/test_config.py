@@ -89,7 +89,7 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|anchors|extra_anchors|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},
@@ -559,18 +559,16 @@ class TestGateway:
             "gateway.fluxer.app",
         ],
     )
-    def test_real_gateway_is_refused_until_permits_are_linked_in(
-        self, fail: Fail, host: str
-    ) -> None:
-        for text in (f"[gateway]\nhost = '{host}'\n", f"[gateway]\nurl = 'ws://{host}/'\n"):
-            (line,) = fail(text)
-            assert "is a real gateway, and this version has no TLS and no identify permits" in line
+    def test_real_gateway_is_refused(self, fail: Fail, host: str) -> None:
+        for place in (f"host = '{host}'", f"url = 'ws://{host}/'", f"url = 'wss://{host}/'"):
+            (line,) = fail(f"[gateway]\n{place}\n")
+            assert "is a real gateway, and in this version TLS is too young for a token" in line
             assert line.startswith("node.toml:2: gateway.")
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("url = 'wss://gw/'", "url: this version has no TLS. Write a ws:// URL"),
+            ("url = 'wss://localhost/'", "url: localhost is not another machine"),
             ("url = 'http://gw/'", "url: this is not a WebSocket URL"),
             ("url = 'ws://gw:99999/'", "url: Port out of range"),
             ("url = 'ws://gw:0/'", "url: port 0 is no port"),
@@ -588,8 +586,8 @@ class TestGateway:
                 "url: the gateway is asked for. Write discovery_url, or host, port and path, of",
             ),
             (
-                "discovery = 'http'\ndiscovery_url = 'https://gw/'",
-                "discovery_url: this version has no TLS. Write a http:// URL",
+                "discovery = 'http'\ndiscovery_url = 'wss://gw/'",
+                "discovery_url: this is not an HTTP URL. Write one such as http://10.0.2.2:8080/",
             ),
             (
                 "discovery = 'http'\ndiscovery_url = 'ws://gw/'",

@@ -15,7 +15,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from tests.support import certificates as c
 from tests.support.chains import CA, SIGNS, ca, issue, root, validity
 from toolchain.cli.trust import trust_store
-from toolchain.trust import WEB_CORE, Trust, TrustError, gather, read_anchor, read_pem
+from toolchain.trust import WEB_CORE, Trust, TrustError, choose, gather, read_anchor, read_pem
 
 TODAY = datetime(2024, 6, 1, tzinfo=UTC)
 LONG = validity("240101000000", "340101000000")
@@ -167,11 +167,15 @@ def test_a_certificate_of_the_bundle_that_cannot_be_an_anchor_is_left_out_with_a
     )
 
 
-def test_an_anchor_that_ended_is_left_out_of_a_bundle_and_refused_from_an_operator():
+def test_an_anchor_that_ended_is_noted_in_a_bundle_and_refused_from_an_operator():
     old = pem(root("old", validity=validity("200101000000", "240531235959")))
     bundle = pem(root("good", validity=LONG)) + old
     trust = gather(bundle, "bundle", core=False, today=TODAY)
-    assert trust.notes == ("bundle: left out: old ended on 2024-05-31",)
+    assert trust.notes == ("old ended on 2024-05-31: nobody is trusted by it",)
+    # The bytes are those of the day before.
+    before = gather(bundle, "bundle", core=False, today=TODAY - timedelta(days=400))
+    assert before.notes == ()
+    assert trust_store(before) == trust_store(trust)
     with pytest.raises(TrustError, match=r"ca.pem: old ended on 2024-05-31. Give the CA's present"):
         gather(b"", "bundle", [("ca.pem", old)], core=False, today=TODAY)
 
@@ -194,6 +198,17 @@ def test_extra_certificates_join_the_core_and_come_once():
     assert trust.version == "bundle 1 + a.pem + b.pem"
     other = gather(bundle, "bundle 1", extra[:1], core=True, today=TODAY)
     assert trust.digest != other.digest
+
+
+def test_certifi_is_taken_whole_in_its_core_or_not_at_all():
+    extra = [("ca.pem", pem(root("mine", validity=LONG)))]
+    version = f"certifi {metadata.version('certifi')}"
+    found = {much: choose(much, extra, TODAY) for much in ("web", "all", "none")}
+    assert [anchor.label for anchor in found["none"].anchors] == ["mine"]
+    assert found["none"].version == "ca.pem"
+    assert found["web"].version == found["all"].version == f"{version} + ca.pem"
+    assert 1 < len(found["web"].anchors) < len(found["all"].anchors)
+    assert {anchor.organization for anchor in found["web"].anchors} == {*WEB_CORE, ""}
 
 
 def test_no_anchor_at_all_is_refused():

@@ -107,6 +107,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "gateway_path_len": len(path),
             "token_len": len(token),
             "gateway_port": endpoint.port,
+            "gateway_secure": endpoint.secure,
             "diagnostics_port": config.diagnostics.port,
             "profile": PROFILES[config.gateway.profile],
             "discovery": DiscoveryMode[config.gateway.discovery.upper()],

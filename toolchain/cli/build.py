@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolchain.config import NodeConfig
+    from toolchain.trust import Trust
 
 STEPS = ("configuration", "link", "pack", "ELF", "map", "listing", "write")
 
@@ -49,26 +51,30 @@ def build(
         BuildError, LinkError, AsmError, ReadError: The image cannot be made or used.
     """
     from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.layouts.trust import TRUST_STORE  # noqa: PLC0415
     from firmware.limits import STACK_BYTES  # noqa: PLC0415
     from toolchain import build as tool  # noqa: PLC0415
     from toolchain.cli import blob, images  # noqa: PLC0415
+    from toolchain.cli.trust import store_of, trust_of  # noqa: PLC0415
     from toolchain.link.map import map_text  # noqa: PLC0415
     from toolchain.link.reader import checked_elf  # noqa: PLC0415
     from toolchain.listing import image_listing  # noqa: PLC0415
 
-    chosen = TARGETS[target]
+    chosen, trust = TARGETS[target], trust_of(config, datetime.now(UTC))
+    store = store_of(trust)
     on_step("link")
-    image = images.link(target)
+    image = images.link(target, store)
     on_step("pack")
     template = images.template_of(image)
-    packed = images.complete(template, config)
-    notes = tool.judge_size(len(packed), LIMITS)
+    packed = images.complete(template, config, store)
+    notes = images.judge(template, packed) + list(trust.notes if trust is not None else ())
     deepest, stack = tool.deepest_stack(image, STACK_BYTES)
     # What people open, copy and send around holds the configuration without the token.
     page = bytearray(packed[template.at : template.at + template.size])
     build_id = bytes(page[blob.ID_AT : blob.ID_AT + tool.BUILD_ID_BYTES]).hex()
     page[blob.SECRET] = bytes(len(page[blob.SECRET]))
     tool.fill(image, CONFIG.name, bytes(page))
+    tool.fill(image, TRUST_STORE.name, store)
     on_step("ELF")
     files = {chosen.stem + chosen.suffix: packed, f"{chosen.stem}.elf": checked_elf(image)}
     on_step("map")
@@ -82,6 +88,7 @@ def build(
         "target": target,
         "files": dict(zip(names, map(str, written.values()), strict=True)),
         "image_bytes": len(packed),
+        "bounded_bytes": len(template.packed),
         "limit_bytes": next(limit.size for limit in LIMITS if limit.fatal),
         "sections": {section.name: section.size for section in image.sections},
         "routines": len(image.routines()),
@@ -90,13 +97,27 @@ def build(
         "stack_deepest": deepest,
         "build_id": build_id,
         "build_time": config.build_time,
+        "trust": None if trust is None else _trust_report(trust, store),
         "notes": notes,
     }
 
 
+def _trust_report(trust: Trust, store: bytes) -> dict[str, Any]:
+    """Return what the image says of its anchors, and how many they are."""
+    return {
+        "anchors": len(trust.anchors),
+        "bytes": len(store),
+        "version": trust.version,
+        "sha256": trust.digest.hex(),
+    }
+
+
 def _print(report: dict[str, Any]) -> None:
-    size, limit = report["image_bytes"], report["limit_bytes"]
-    click.echo(f"{report['files']['image']}: {size} bytes, {100 * size / limit:.1f} % of {limit}")
+    size, limit, trust = report["bounded_bytes"], report["limit_bytes"], report["trust"]
+    click.echo(
+        f"{report['files']['image']}: {size} bytes, {100 * size / limit:.1f} % of {limit}; "
+        f"{report['image_bytes']} bytes with the trust store"
+    )
     parts = ", ".join(f"{name} {count}" for name, count in report["sections"].items())
     click.echo(f"  sections  {parts}")
     click.echo(
@@ -104,6 +125,11 @@ def _print(report: dict[str, Any]) -> None:
         f"from {report['stack_deepest']}"
     )
     click.echo(f"  build id  {report['build_id']}, time {report['build_time']}")
+    if trust is not None:
+        click.echo(
+            f"  trust     {trust['anchors']} anchors in {trust['bytes']} bytes, {trust['version']}, "
+            f"SHA-256 {trust['sha256']}"
+        )
     for name in ("elf", "map", "listing"):
         click.echo(f"  {name:9} {report['files'][name]}")
     for note in report["notes"]:

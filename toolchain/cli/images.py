@@ -7,11 +7,12 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolchain.build import Limit, Template, finish, make_template, refuse_parts
+from toolchain.build import Limit, Template, finish, judge_size, make_template, refuse_parts
 from toolchain.source import ROOT
 
 if TYPE_CHECKING:
@@ -24,9 +25,12 @@ KIB = 1024
 LIMITS = (
     Limit(64 * KIB, fatal=False, text="some old boot ROMs stop at 64 KB"),
     Limit(272 * KIB, fatal=True, text="the bound of this version. Look for what grew in the map"),
+)
+"""Without the trust store, in the order of their sizes (decision 11)."""
+FILE_LIMITS = (
     Limit(480 * KIB, fatal=True, text="a BIOS boot ROM has no room for it below 512 KB"),
 )
-"""In the order of their sizes (decision 11); `firmware.limits` has the same numbers."""
+"""With it; `firmware.limits` has the same numbers."""
 TEST_FOLDERS = ("tests", "roles", "test_roles")
 """Where routines live that a release must not hold."""
 SOURCES = ("firmware", "toolchain")
@@ -54,12 +58,18 @@ TARGETS = {
 }
 
 
-def link(target: str = "bios") -> Image:
-    """Return the linked image of a target, its configuration page zero."""
-    from firmware import image  # noqa: PLC0415 - a cached template needs none of it
+def link(target: str = "bios", store: bytes | None = None) -> Image:
+    """Return the linked image of a target, its configuration page zero.
 
-    made: Callable[[], tuple[Image, bytes]] = getattr(image, TARGETS[target].link)
-    return made()[0]
+    Args:
+        target: A key of TARGETS.
+        store: The trust store; None for an empty one.
+    """
+    from firmware import image  # noqa: PLC0415 - a cached template needs none of it
+    from firmware.layouts.trust import TRUST_STORE  # noqa: PLC0415
+
+    made: Callable[..., tuple[Image, bytes]] = getattr(image, TARGETS[target].link)
+    return made(overrides={} if store is None else {TRUST_STORE.name: store})[0]
 
 
 def link_with_spinner(target: str = "bios") -> Image:
@@ -78,22 +88,40 @@ def pack(image: Image) -> bytes:
 
 
 def template_of(image: Image) -> Template:
-    """Return the packed file of an image and where the configuration goes.
+    """Return the packed file of an image and where the configuration and the trust store go.
 
     Raises:
         BuildError: It holds test routines, or no configuration page.
     """
     from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.layouts.trust import TRUST_STORE  # noqa: PLC0415
 
     refuse_parts(image, TEST_FOLDERS)
-    return make_template(image, CONFIG.name, pack)
+    return make_template(image, CONFIG.name, TRUST_STORE.name, pack)
 
 
-def complete(template: Template, config: NodeConfig) -> bytes:
-    """Return the bootable file: the template with a configuration, the token included."""
+def complete(template: Template, config: NodeConfig, store: bytes | None = None) -> bytes:
+    """Return the bootable file: the template with a configuration, the token included.
+
+    Args:
+        template: The packed image.
+        config: The node.
+        store: Its trust store; None makes that of the configuration.
+    """
     from toolchain.cli.blob import ID_AT, SECRET, config_blob  # noqa: PLC0415
+    from toolchain.cli.trust import store_of, trust_of  # noqa: PLC0415
 
-    return finish(template, config_blob(config), ID_AT, SECRET)
+    tail = store_of(trust_of(config, datetime.now(UTC))) if store is None else store
+    return finish(template, config_blob(config), tail, ID_AT, SECRET)
+
+
+def judge(template: Template, packed: bytes) -> list[str]:
+    """Return a note for every bound that a file passes and that is not fatal.
+
+    Raises:
+        BuildError: A fatal one is passed.
+    """
+    return judge_size(len(template.packed), LIMITS) + judge_size(len(packed), FILE_LIMITS)
 
 
 def sources_digest(root: Path = ROOT) -> str:

@@ -241,10 +241,8 @@ class Runner:
 
     def _lay(self, file: Path, template: Template, config: NodeConfig) -> None:
         """Write the image where the node finds it, all at once."""
-        from toolchain.build import judge_size  # noqa: PLC0415
-
         contents = images.complete(template, config)
-        judge_size(len(contents), images.LIMITS)
+        images.judge(template, contents)
         part = file.with_suffix(".part")
         part.write_bytes(contents)
         part.replace(file)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from firmware.layouts.trust import (
+    EMPTY_STORE,
     TRUST_MAGIC,
     TRUST_VERSION_BYTES,
     TrustEntry,
@@ -14,8 +17,12 @@ from firmware.layouts.trust import (
 )
 from firmware.layouts.x509 import PATH_ANY
 from toolchain.layout.pack import pack
+from toolchain.trust import TrustError, choose
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from toolchain.config import NodeConfig
     from toolchain.trust import Anchor, Trust
 
 ALIGN = 8
@@ -58,3 +65,22 @@ def trust_store(trust: Trust) -> bytes:
         },
     )
     return head + entries + records
+
+
+def trust_of(config: NodeConfig, today: datetime) -> Trust | None:
+    """Return the anchors of a configuration; None when its gateway is reached without TLS.
+
+    Raises:
+        click.ClickException: A file holds no anchor, or one that does not count any more.
+    """
+    if not config.gateway.endpoint.secure:
+        return None
+    try:
+        return choose(config.tls.anchors, config.extra_anchors, today)
+    except TrustError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def store_of(trust: Trust | None) -> bytes:
+    """Return the trust store of an image; an empty one for None."""
+    return EMPTY_STORE if trust is None else trust_store(trust)

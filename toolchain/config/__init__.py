@@ -25,6 +25,7 @@ from toolchain.config.schema import (
     NetworkConfig,
     ShardsConfig,
 )
+from toolchain.config.tls import TlsConfig
 
 __all__ = [
     "BackoffConfig",
@@ -44,5 +45,6 @@ __all__ = [
     "Problem",
     "ShardsConfig",
     "StartupConfig",
+    "TlsConfig",
     "load_config",
 ]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         ShardsConfig,
     )
     from toolchain.config.section import Section
+    from toolchain.config.tls import TlsConfig
 
 # Sent when no token is configured. Local gateways take any; real ones are refused by [gateway].
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
@@ -65,10 +66,12 @@ class NodeConfig:
         control_key: what signs commands, shown as asterisks; empty turns the control channel off.
         build_time: seconds since 1970 that the image carries; 0 when neither the configuration
             nor SOURCE_DATE_EPOCH states one.
+        extra_anchors: name and contents of each file of [tls] extra_anchors.
     """
 
     bot: BotConfig
     gateway: GatewayConfig
+    tls: TlsConfig
     shards: ShardsConfig
     identify: IdentifyConfig
     lease: LeaseConfig
@@ -84,6 +87,7 @@ class NodeConfig:
     token: SecretStr
     control_key: SecretBytes
     build_time: int
+    extra_anchors: tuple[tuple[str, bytes], ...]
 
     @staticmethod
     def default() -> NodeConfig:
@@ -148,6 +152,7 @@ class _Loader:
         build_time = self._build_time(sections["build"])
         self._check_resolvable(sections["gateway"], sections["network"])
         self._check_service(sections)
+        extra_anchors = self._extra_anchors(sections["tls"], sections["gateway"])
         if not self.problems and not control_key.get_secret_value():
             self._check_keeper(sections["sessions"])
         if self.problems:
@@ -158,6 +163,7 @@ class _Loader:
             token=token,
             control_key=control_key,
             build_time=build_time,
+            extra_anchors=extra_anchors,
         )
 
     def _read(self) -> dict[str, object]:
@@ -329,6 +335,21 @@ class _Loader:
                 f"{endpoint.host} is a name and there is no DNS server. Write dns, or the gateway's "
                 "address in [gateway]",
             )
+
+    def _extra_anchors(
+        self, section: Section | None, gateway: Section | None
+    ) -> tuple[tuple[str, bytes], ...]:
+        """Return the operator's files of anchors."""
+        if section is None or gateway is None:
+            return ()
+        tls, secure = cast("TlsConfig", section), cast("GatewayConfig", gateway).endpoint.secure
+        for key, message in tls.problems(secure=secure):
+            self._blame(f"tls.{key}", message)
+        try:
+            return tls.read(self.path.parent if self.path is not None else Path())
+        except ValueError as error:
+            self._blame("tls.extra_anchors", str(error))
+        return ()
 
     def _check_service(self, sections: Mapping[str, Section | None]) -> None:
         """Record what the service of the profile does not take in an Identify."""

@@ -32,12 +32,13 @@ from toolchain.config.policy import (
     StartupConfig,
 )
 from toolchain.config.section import Section
+from toolchain.config.tls import TlsConfig
 
 # A node's workspaces, slot table and diagnostics answer are sized for this many.
 MAX_LOCAL_SHARDS = 256
 MAX_CONCURRENCY = 256
 DHCP_CLIENT_PORT = 68
-DEFAULT_PORT = 80
+DEFAULT_PORTS = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 
 # What a client asks a gateway for when the path names no query of its own.
 PROFILE_QUERY = {"discord": "v=10&encoding=json", "fluxer": "v=1&encoding=json"}
@@ -121,14 +122,14 @@ class BotConfig(Section):
 class GatewayConfig(Section):
     """`[gateway]`: where to connect and how fast to identify."""
 
-    url: str | None = Field(None, description="a URL such as ws://10.0.2.2:8080/")
+    url: str | None = Field(None, description="a URL such as wss://gateway.lan/")
     host: str | None = Field(None, description="a DNS name or an IPv4 address")
     port: int | None = Field(None, ge=1, le=65535, description="the gateway's TCP port")
     path: str | None = Field(None, description="the request path, / by default")
     profile: Literal["discord", "fluxer"] = Field("discord", description='"discord" or "fluxer"')
     discovery: Literal["static", "http"] = Field("static", description='"static" or "http"')
     discovery_url: str | None = Field(
-        None, description="a URL such as http://10.0.2.2:8080/gateway/bot"
+        None, description="a URL such as https://gateway.lan/gateway/bot"
     )
     resume_suffix: str | None = Field(
         None, description="a domain such as gateway.lan; each host in it may hear the token"
@@ -191,12 +192,12 @@ class GatewayConfig(Section):
         place = self.url or self.discovery_url
         if place is None:
             host = self.host or QEMU_HOST
-            port, path = self.port or DEFAULT_PORT, self.path or "/"
+            port, path = self.port or DEFAULT_PORTS[scheme], self.path or "/"
         else:
             parts = urlsplit(place)
-            host = (parts.hostname or "").removesuffix(".")
-            port, path = parts.port or DEFAULT_PORT, path_of(place)
-        if scheme == "http":
+            scheme, host = parts.scheme, (parts.hostname or "").removesuffix(".")
+            port, path = parts.port or DEFAULT_PORTS[scheme], path_of(place)
+        if self.discovery == "http":
             path = DISCOVERY_PATH[self.profile] if path == "/" else path
         elif "?" not in path:
             path = f"{path}?{PROFILE_QUERY[self.profile]}"
@@ -340,6 +341,7 @@ class BuildConfig(Section):
 SECTIONS: dict[str, type[Section]] = {
     "bot": BotConfig,
     "gateway": GatewayConfig,
+    "tls": TlsConfig,
     "shards": ShardsConfig,
     "identify": IdentifyConfig,
     "lease": LeaseConfig,
