@@ -18,14 +18,15 @@ from firmware.layouts.log import DISCOVERY_ASK
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
-from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START, TEXT_OUT, WS_PORT
+from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START, TEXT_OUT
 from firmware.limits import TOKEN_MAX
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.tcp.connect import tcp_connect
+from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_commit, tls_reserve
 from firmware.websocket.fields import CRLF
-from firmware.websocket.request import HOST, START, put
+from firmware.websocket.request import HOST, START, put, put_port
 from toolchain.asm import (
     AX,
     EAX,
@@ -134,11 +135,11 @@ def discovery_begin(a: Asm, shard: ShardContext) -> None:
         Discovery.state,
         Discovery.scanned,
     ],
-    calls=[dns_resolve, tcp_connect, discovery_retry, log_write],
+    calls=[dns_resolve, tls_prepare, tcp_connect, discovery_retry, log_write],
     source="firmware/docs/gateway.md#discovery",
 )
 def discovery_dial(a: Asm, shard: ShardContext) -> None:
-    """Resolve who is asked, then connect; a pending name is asked for again."""
+    """Resolve who is asked, make TLS ready, connect; what is pending is asked for again."""
     fail = a.label("fail")
     a.lea(RSI, D.host.address)
     a.mov(ECX, D.host_len)
@@ -151,6 +152,11 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.tcp.remote_ip, EDX)
     a.mov(AX, D.port)
     a.mov(shard.tcp.remote_port, AX)
+    a.lea(RSI, D.host.address)
+    a.mov(ECX, D.host_len)
+    a.call(tls_prepare)
+    with a.if_(C):
+        a.ret()
     a.call(tcp_connect)
     a.mov(R9D, DISCOVERY_CONNECTION.code)
     a.j(C, fail)
@@ -175,6 +181,7 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
         Discovery.port,
         Discovery.token,
         ConfigBlob.token_len,
+        ConfigBlob.gateway_secure,
     ],
     writes=[Discovery.state, Discovery.requests, TEXT_OUT],
     calls=[tls_reserve, tls_commit, put_decimal],
@@ -196,12 +203,8 @@ def discovery_send(a: Asm, shard: ShardContext) -> None:
     a.lea(RSI, D.host.address)
     a.mov(ECX, D.host_len)
     a.rep_movsb()
-    a.movzx(EAX, D.port)
-    a.cmp(EAX, WS_PORT)
-    with a.if_(NE):
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord(":"))
-        a.inc(RDI)
-        a.call(put_decimal)
+    a.movzx(ECX, D.port)
+    put_port(a, ECX)
     put(a, FIELDS)
     a.cmp(D.token, 0)
     with a.if_(NE):

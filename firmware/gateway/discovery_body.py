@@ -17,8 +17,8 @@ from firmware.layouts.discovery import (
     Discovery,
 )
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import RESPONSE
+from firmware.tls.stream import tls_ended
 from firmware.tls.transport import tls_consume, tls_readable
 from toolchain.asm import (
     AX,
@@ -40,6 +40,7 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
+    C,
     E,
     In,
     Reg32,
@@ -126,7 +127,6 @@ def discovery_chunk(a: Asm, byte: Reg32) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         RESPONSE,
-        TcpContext.state,
         Discovery.status,
         Discovery.form,
         Discovery.chunk,
@@ -136,6 +136,7 @@ def discovery_chunk(a: Asm, byte: Reg32) -> None:
     writes=[Discovery.left, Discovery.chunk, Discovery.body_bytes],
     calls=[
         tls_readable,
+        tls_ended,
         tls_consume,
         json_feed,
         discovery_chunk,
@@ -215,8 +216,8 @@ def discovery_body(a: Asm, shard: ShardContext) -> None:
     a.jmp(top)
 
     a.place(starved)
-    a.cmp(shard.tcp.state, TcpState.ESTABLISHED)
-    with a.if_(E):
+    a.call(tls_ended)
+    with a.if_(C):
         a.ret()
     a.cmp(D.form, BodyForm.UNTIL_CLOSE)
     a.jne(ended)

@@ -27,10 +27,10 @@ from firmware.layouts.json import JsonParser
 from firmware.layouts.log import DISCOVERY_DATE
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import RESPONSE, RESPONSE_MAX
 from firmware.log import log, log_write
-from firmware.tls.transport import tls_consume, tls_readable
+from firmware.tls.stream import tls_ended
+from firmware.tls.transport import tls_consume, tls_more, tls_readable
 from firmware.websocket.fields import RETRY_AFTER, http_line, http_same, known_name, same_as
 from firmware.websocket.http import http_find_end, http_number, http_status
 from toolchain.asm import (
@@ -177,7 +177,6 @@ def discovery_field(a: Asm, name: Reg64, name_length: Reg32, value: Reg64, lengt
     inputs=[In(RBX, ShardContext, "the shard that asks")],
     clobbers=CALLER_SAVED,
     reads=[
-        TcpContext.state,
         Discovery.scanned,
         Discovery.status,
         Discovery.seen,
@@ -200,6 +199,8 @@ def discovery_field(a: Asm, name: Reg64, name_length: Reg32, value: Reg64, lengt
     ],
     calls=[
         tls_readable,
+        tls_more,
+        tls_ended,
         tls_consume,
         http_find_end,
         http_status,
@@ -229,9 +230,11 @@ def discovery_head(a: Asm, shard: ShardContext) -> None:
     a.mov(D.scanned, EAX)
     a.cmp(R13D, RESPONSE_MAX)
     a.jae(broken)
+    a.call(tls_more)
+    a.j(NC, top)
+    a.call(tls_ended)
     a.mov(R9D, DISCOVERY_ENDED.code)
-    a.cmp(shard.tcp.state, TcpState.ESTABLISHED)
-    a.jne(fail)
+    a.j(NC, fail)
     a.ret()
 
     a.place(whole)

@@ -1,16 +1,14 @@
 """A redirect of the question for the gateway: another place to ask."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.gateway.discovery_target import discovery_target, text_is
+from firmware.gateway.discovery_target import discovery_target
 from firmware.gateway.discovery_verdict import discovery_refuse
-from firmware.gateway.url import URL, url_authority
+from firmware.gateway.url import HTTP, URL, url_authority, url_scheme
 from firmware.layouts.config import PATH_MAX
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_LOCATION,
     DISCOVERY_REDIRECTS,
-    DISCOVERY_TLS,
-    ENCRYPTED_SCHEMES,
     LOCATION_MAX,
     REDIRECTS_MAX,
     Discovery,
@@ -19,14 +17,12 @@ from firmware.layouts.discovery import (
 )
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.websocket import WS_PORT
 from firmware.tls.transport import tls_abort
 from toolchain.asm import (
     DX,
     EAX,
     ECX,
     EDI,
-    EDX,
     NZ,
     R8,
     R8D,
@@ -49,7 +45,6 @@ from toolchain.asm import (
 )
 
 D = DISCOVERY.it
-HTTP, HTTPS = b"http://", ENCRYPTED_SCHEMES[1]
 
 
 @routine(
@@ -75,15 +70,13 @@ HTTP, HTTPS = b"http://", ENCRYPTED_SCHEMES[1]
         Discovery.path,
         Discovery.path_len,
     ],
-    calls=[url_authority, discovery_target, discovery_refuse, tls_abort],
+    calls=[url_scheme, url_authority, discovery_target, discovery_refuse, tls_abort],
     saves=[R12, R13, R14],
     source="firmware/docs/gateway.md#discovery-redirects",
 )
 def discovery_redirect(a: Asm, shard: ShardContext) -> None:
     """Ask elsewhere; the token goes to no other host, now or later."""
-    path, fault, secure, other, host, absolute = map(
-        a.label, ("path", "fault", "secure", "other", "host", "absolute")
-    )
+    path, fault, other, absolute = map(a.label, ("path", "fault", "other", "absolute"))
     a.mov(R9D, DISCOVERY_REDIRECTS.code)
     a.inc(D.redirects)
     a.cmp(D.redirects, REDIRECTS_MAX)
@@ -107,14 +100,11 @@ def discovery_redirect(a: Asm, shard: ShardContext) -> None:
     a.cmp(mem8(RSI, 1, ref=URL), ord("/"))
     a.jne(path)
     a.place(absolute)
-    a.mov(EAX, UrlFault.SCHEME)
-    text_is(a, HTTPS, host)
-    a.jmp(secure)
-    a.place(host)
-    text_is(a, HTTP, fault)
-    a.add(RSI, len(HTTP))
+    a.mov(EAX, HTTP)
+    a.call(url_scheme)
+    a.test(EAX, EAX)
+    a.jnz(fault)
     a.mov(R12, RSI)
-    a.mov(EDX, WS_PORT)
     a.call(url_authority)
     a.test(EAX, EAX)
     a.jnz(fault)
@@ -154,10 +144,6 @@ def discovery_redirect(a: Asm, shard: ShardContext) -> None:
     a.mov(D.path_len, EDI)
     a.mov(D.state, DiscoveryState.RESOLVE)
     a.jmp(tls_abort)
-
-    a.place(secure)
-    a.mov(R9D, DISCOVERY_TLS.code)
-    a.jmp(discovery_refuse)
     a.place(fault)
     a.lea(R9D, mem8(RAX, DISCOVERY_LOCATION.code, ref=URL))
     a.jmp(discovery_refuse)

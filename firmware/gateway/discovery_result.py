@@ -1,18 +1,16 @@
 """What a document means: the gateway's URL and limits, or a wait."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.gateway.discovery_target import discovery_target, text_is
+from firmware.gateway.discovery_target import discovery_target
 from firmware.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from firmware.gateway.profile import profile_table
-from firmware.gateway.url import URL, url_authority
+from firmware.gateway.url import URL, WEB_SOCKET, url_authority, url_scheme
 from firmware.layouts.config import PATH_MAX
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
-    DISCOVERY_TLS,
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
-    ENCRYPTED_SCHEMES,
     RETRY_AFTER_MAX_S,
     Discovery,
     DiscoveryState,
@@ -31,7 +29,6 @@ from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.profile import PROFILES, ProfileTable
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.websocket import WS_PORT
 from firmware.log import log, log_write
 from firmware.tls.transport import tls_abort
 from toolchain.asm import (
@@ -71,7 +68,6 @@ D = DISCOVERY.it
 OWN_PATH_MAX = PATH_MAX - 1 - max(len(profile.query) for profile in PROFILES)
 """Room that the query leaves to the path of a gateway URL."""
 OK = 200
-WS, WSS = b"ws://", ENCRYPTED_SCHEMES[0]
 
 
 def _kind(field: DocumentField) -> Mem8[int]:
@@ -196,6 +192,7 @@ def discovery_recommend(a: Asm) -> None:
         URL,
     ],
     calls=[
+        url_scheme,
         url_authority,
         discovery_target,
         discovery_limits,
@@ -210,8 +207,8 @@ def discovery_recommend(a: Asm) -> None:
 )
 def discovery_document(a: Asm, shard: ShardContext) -> None:
     """Believe a document of status 200; of a 429 only the wait counts."""
-    limited, incomplete, bad_url, encrypted, plain, asked = map(
-        a.label, ("limited", "incomplete", "bad_url", "encrypted", "plain", "asked")
+    limited, incomplete, bad_url, asked = map(
+        a.label, ("limited", "incomplete", "bad_url", "asked")
     )
     a.cmp(D.status, OK)
     a.jne(limited)
@@ -226,14 +223,11 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.j(A, bad_url)
     a.lea(RSI, D.parser.resume_url.address)
     a.add(R8, RSI)
-    text_is(a, WSS, plain)
-    a.jmp(encrypted)
-    a.place(plain)
-    a.mov(EAX, UrlFault.SCHEME)
-    text_is(a, WS, bad_url)
-    a.add(RSI, len(WS))
+    a.mov(EAX, WEB_SOCKET)
+    a.call(url_scheme)
+    a.test(EAX, EAX)
+    a.jnz(bad_url)
     a.mov(R12, RSI)
-    a.mov(EDX, WS_PORT)
     a.call(url_authority)
     a.test(EAX, EAX)
     a.jnz(bad_url)
@@ -283,9 +277,6 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.jmp(discovery_refuse)
     a.place(bad_url)
     a.lea(R9D, mem8(RAX, DISCOVERY_URL.code, ref=URL))
-    a.jmp(discovery_refuse)
-    a.place(encrypted)
-    a.mov(R9D, DISCOVERY_TLS.code)
     a.jmp(discovery_refuse)
 
     # Seconds, or thousandths of one that were cut off behind the third digit; the larger wait wins.

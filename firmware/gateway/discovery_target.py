@@ -21,21 +21,12 @@ from toolchain.asm import (
     Asm,
     E,
     In,
-    Label,
     Out,
     Reg32,
     Reg64,
     mem8,
-    mem32,
     routine,
 )
-
-
-def text_is(a: Asm, text: bytes, other: Label) -> None:
-    """Go to `other` unless the text at RSI begins with these bytes, four to eight of them."""
-    for at in dict.fromkeys((0, len(text) - 4)):  # unrolled: two doublewords that overlap
-        a.cmp(mem32(RSI, at, ref=URL), int.from_bytes(text[at : at + 4], "little"))
-        a.jne(other)
 
 
 @routine(

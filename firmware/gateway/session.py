@@ -4,7 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.host import gateway_host_allowed
 from firmware.gateway.profile import profile_table
-from firmware.gateway.url import CHARS, ID_CHAR, URL, url_authority
+from firmware.gateway.url import CHARS, ID_CHAR, URL, WEB_SOCKET, url_authority, url_scheme
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import (
     READY_SESSION,
@@ -17,7 +17,6 @@ from firmware.layouts.json import RESUME_URL_MAX, USER_ID_MAX, JsonField, JsonKi
 from firmware.layouts.log import GATEWAY_URL
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
-from firmware.layouts.websocket import WS_PORT
 from firmware.limits import SESSION_ID_MAX
 from firmware.log import log, log_write
 from toolchain.asm import (
@@ -35,6 +34,7 @@ from toolchain.asm import (
     R14,
     R14D,
     R14W,
+    R15,
     RAX,
     RBX,
     RCX,
@@ -50,11 +50,8 @@ from toolchain.asm import (
     Mem32,
     Out,
     mem8,
-    mem32,
     routine,
 )
-
-SCHEME = b"ws://"
 
 
 def kind(shard: ShardContext, field: JsonField) -> Mem8[int]:
@@ -80,14 +77,14 @@ def value(shard: ShardContext, field: JsonField) -> Mem32[int]:
         URL,
     ],
     writes=[Session.resume_host, Session.resume_host_len, Session.resume_port],
-    calls=[url_authority, gateway_host_allowed, log_write],
-    saves=[R12, R13, R14],
+    calls=[url_scheme, url_authority, gateway_host_allowed, log_write],
+    saves=[R12, R13, R14, R15],
     source="firmware/docs/gateway.md#resume-url",
 )
 def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     """Take host and port of resume_gateway_url; one that cannot be used is ignored, loudly."""
     session = Session.at(R12)
-    at, end, size = RSI, R8, ECX
+    at, end, size, name = RSI, R8, ECX, R15
     ignored, absent = a.label("ignored"), a.label("absent")
     a.mov(R12, shard.session_ptr)
     a.mov(session.resume_host_len, 0)
@@ -98,30 +95,27 @@ def gateway_resume_url(a: Asm, shard: ShardContext) -> None:
     a.mov(R8D, value(shard, JsonField.RESUME_URL))
     a.cmp(R8D, RESUME_URL_MAX)
     a.j(A, ignored)
-    # The transport is plain, so a wss:// URL would be dialled in a way that it forbids.
-    a.mov(EAX, UrlFault.SCHEME)
     a.lea(at, shard.gateway.parser.resume_url.address)
     a.add(end, at)
-    a.cmp(mem32(at, ref=URL), int.from_bytes(SCHEME[:4], "little"))
-    a.jne(ignored)
-    a.cmp(mem8(at, 4, ref=URL), SCHEME[4])
-    a.jne(ignored)
-    a.add(at, len(SCHEME))
-    a.mov(EDX, WS_PORT)
+    a.mov(EAX, WEB_SOCKET)
+    a.call(url_scheme)
+    a.test(EAX, EAX)
+    a.jnz(ignored)
+    a.mov(name, at)
     a.call(url_authority)
     a.test(EAX, EAX)
     a.jnz(ignored)
     # The token goes to no other host than the gateway's own and those of its domain (I7).
     a.mov(R13D, size)
     a.mov(R14D, EDX)
-    a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
+    a.mov(RSI, name)
     a.call(gateway_host_allowed)
     a.mov(EAX, UrlFault.FOREIGN)
     a.j(C, ignored)
     a.mov(size, R13D)
     a.mov(session.resume_port, R14W)
     a.mov(session.resume_host_len, size)
-    a.lea(RSI, shard.gateway.parser.resume_url.m8(len(SCHEME)))
+    a.mov(RSI, name)
     a.lea(RDI, session.resume_host.address)
     a.rep_movsb()
     a.ret()

@@ -1,12 +1,15 @@
-"""Host and port of a URL (RFC 3986 3.2)."""
+"""Scheme, host and port of a URL (RFC 3986 3)."""
 
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import UrlFault
+from firmware.layouts.websocket import WS_PORT, WSS_PORT
 from firmware.limits import RESUME_HOST_MAX
 from toolchain.asm import (
     AE,
     EAX,
     ECX,
     EDX,
+    NE,
     R8,
     R9,
     R9D,
@@ -16,12 +19,14 @@ from toolchain.asm import (
     A,
     Asm,
     In,
+    Label,
     Out,
     Reg32,
     Reg64,
     Region,
     Z,
     mem8,
+    mem32,
     routine,
 )
 from toolchain.layout.data import constant
@@ -45,6 +50,56 @@ CHARS = constant(
     "what may stand in a host name, in a session id, and in path and query",
 )
 URL = Region("a URL", "where its owner keeps it, bounded by the length")
+
+
+WEB_SOCKET, HTTP = 0, 1
+SCHEMES = {WEB_SOCKET: (b"ws://", b"wss://"), HTTP: (b"http://", b"https://")}
+"""By what is asked, without TLS and with it."""
+PORTS = (WS_PORT, WSS_PORT)
+
+
+def text_is(a: Asm, text: bytes, other: Label) -> None:
+    """Go to `other` unless the text at RSI begins with these bytes, four to eight of them."""
+    for at in dict.fromkeys((0, len(text) - 4)):  # unrolled: two doublewords that overlap
+        a.cmp(mem32(RSI, at, ref=URL), int.from_bytes(text[at : at + 4], "little"))
+        a.jne(other)
+
+
+@routine(
+    inputs=[
+        In(RSI, int, "a URL; eight bytes of it can be read"),
+        In(EAX, int, "WEB_SOCKET or HTTP: which schemes it may have"),
+    ],
+    outputs=[
+        Out(EAX, "UrlFault; 0 = fine"),
+        Out(EDX, "the scheme's port"),
+        Out(RSI, "what follows the two slashes"),
+    ],
+    reads=[URL, ConfigBlob.gateway_secure],
+    source="firmware/docs/gateway.md#resume-url",
+)
+def url_scheme(a: Asm, text: Reg64, kind: Reg32) -> None:
+    """Judge the scheme: TLS when the configured URL has it, and else not."""
+    judged = a.label("judged")
+    for wanted, texts in SCHEMES.items():
+        for secure, scheme in enumerate(texts):  # unrolled: four schemes
+            other = a.label(scheme[:-3].decode())
+            a.cmp(kind, wanted)
+            a.jne(other)
+            text_is(a, scheme, other)
+            a.add(text, len(scheme))
+            a.mov(EDX, PORTS[secure])
+            a.cmp(CONFIG.it.gateway_secure, secure)
+            a.jmp(judged)
+            a.place(other)
+    a.xor(EDX, EDX)
+    a.mov(EAX, UrlFault.SCHEME)
+    a.ret()
+    a.place(judged)
+    a.mov(EAX, 0)  # no XOR: it would change the flags
+    with a.if_(NE):
+        a.mov(EAX, UrlFault.SECURITY)
+    a.ret()
 
 
 @routine(

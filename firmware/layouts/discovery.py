@@ -64,8 +64,6 @@ class ChunkState(enum.IntEnum):
     BROKEN = 12
 
 
-ENCRYPTED_SCHEMES = (b"wss:", b"https:")
-"""Refused until TLS exists."""
 DOCUMENT_MAX = 1024 * 1024
 """Bytes of an answer's body, its framing included."""
 REDIRECTS_MAX = 3
@@ -144,7 +142,4 @@ DISCOVERY_DOCUMENT = site(
 )
 DISCOVERY_URL = site(
     _G, 51, "discovery_url", "the document's gateway URL cannot be used; detail: UrlFault"
-)
-DISCOVERY_TLS = site(
-    _G, 52, "discovery_tls", "the URL is wss:// or https://, and this version has no TLS"
 )

@@ -54,6 +54,7 @@ class UrlFault(enum.IntEnum):
     PORT = 5
     TARGET = 6
     FOREIGN = 7
+    SECURITY = 8
 
 
 OPS_KNOWN = Op.HEARTBEAT_ACK + 1

@@ -76,6 +76,7 @@ BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog
 BOOT_NO_CONFIG = code("boot.no_config", Level.ERROR, magic=HEX)
 BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
+TLS_STARTED = code("tls.started", Level.INFO, arenas=DEC, anchors=DEC)
 BOOT_WARM = code("boot.warm", Level.INFO, boots=DEC, identified=DEC, since=DEC)
 NODE_CRASH_LOOP = code(
     "node.crash_loop", Level.ERROR, crashes=DEC, within_s=DEC, shards_held_until=names(HoldEnd)

@@ -49,6 +49,8 @@ class Alert(enum.IntEnum):
 
 NO_ALERT = 0xFF
 """In TLS_ALERTS: the peer is told nothing."""
+CLOCK_YEARS = 10
+"""A node whose date is so far behind its build has a wrong clock or a build that nobody mends."""
 CERTIFICATE_WAIT_S = 120
 """The next attempt would most likely meet the same certificate."""
 
@@ -238,25 +240,29 @@ CERTIFICATE_UNSUPPORTED = _site(
     Alert.UNSUPPORTED_CERTIFICATE, wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
 CERTIFICATE_EXPIRED = _site(
-    44, "certificate_expired", "a certificate is no longer valid", Alert.CERTIFICATE_EXPIRED,
+    44, "certificate_expired", "a certificate is no longer valid; detail: why", Alert.CERTIFICATE_EXPIRED,
     wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
 CERTIFICATE_EARLY = _site(
-    45, "certificate_early", "a certificate is not valid yet: is the clock right?",
+    45, "certificate_early", "a certificate is not valid yet: is the clock right? detail: why",
     Alert.CERTIFICATE_EXPIRED, wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
 CERTIFICATE_UNKNOWN = _site(
-    46, "certificate_unknown", "no trusted authority issued the certificate", Alert.UNKNOWN_CA,
+    46, "certificate_unknown", "no trusted authority issued the certificate; detail: why", Alert.UNKNOWN_CA,
     wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
 CERTIFICATE_NAME = _site(
-    47, "certificate_name", "the certificate is for another name", Alert.CERTIFICATE_UNKNOWN,
+    47, "certificate_name", "the certificate is for another name; detail: why", Alert.CERTIFICATE_UNKNOWN,
     wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
 
 # After the handshake (RFC 8446 4.6).
 KEY_UPDATE = _site(
     48, "key_update", "KeyUpdate asks for what does not exist", Alert.ILLEGAL_PARAMETER
+)
+
+NO_ARENA = _site(
+    50, "no_arena", "the node has no memory for a handshake", None, flags=FailureFlag.FATAL
 )
 
 SITES_MAX = 64

@@ -85,7 +85,7 @@ REQUEST_MAX = (
 )  # fmt: skip
 RESPONSE_MAX = 8192
 """Bytes of a response head; it has to fit in the receive ring as a whole."""
-WS_PORT = 80
+WS_PORT, WSS_PORT = 80, 443
 """RFC 6455 3: the port of ws:// that the Host field leaves out."""
 
 RESPONSE = Region("the response head", "in the receive ring, bounded by RESPONSE_MAX")

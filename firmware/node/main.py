@@ -18,6 +18,7 @@ from firmware.nic.device import nic_init
 from firmware.node.lease import lease_begin
 from firmware.node.survive import survive_begin
 from firmware.shard.survive import survive_offer
+from firmware.tls.setup import tls_setup
 from toolchain.asm import (
     AE,
     CF,
@@ -125,7 +126,16 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Plan.generation,
         Permits.max_concurrency,
     ],
-    calls=[survive_begin, lease_begin, nic_init, drbg_seed, net_start, slot_add, log_write],
+    calls=[
+        survive_begin,
+        lease_begin,
+        nic_init,
+        drbg_seed,
+        tls_setup,
+        net_start,
+        slot_add,
+        log_write,
+    ],
     saves=[R12, R13],
     source="firmware/docs/layers.md",
 )
@@ -164,6 +174,7 @@ def node_init(a: Asm) -> None:
         a.mov(ECX, BOOT.it.nic_function)
         log(a, NIC_FAILED)
     a.call(drbg_seed)
+    a.call(tls_setup)
     a.lea(RSI, BOOT.it.ack.address)
     a.movzx(ECX, BOOT.it.ack_length)
     a.call(net_start)

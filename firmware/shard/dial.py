@@ -28,8 +28,15 @@ from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.reset import reset_shard
 from firmware.shard.resume import shard_is_resumable
 from firmware.shard.snapshot import session_confirm
-from firmware.shard.startup import attempt_budget, keep_to_startup, startup_begin
+from firmware.shard.startup import (
+    attempt_budget,
+    attempt_restart,
+    keep_to_startup,
+    startup_begin,
+    wait_budget,
+)
 from firmware.tcp.connect import tcp_connect
+from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_abort
 from firmware.websocket.request import ws_base
 from toolchain.asm import (
@@ -43,6 +50,9 @@ from toolchain.asm import (
     NZ,
     R8D,
     R9D,
+    R12,
+    R13,
+    R13D,
     RAX,
     RBX,
     RDX,
@@ -206,12 +216,16 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
         ShardContext.flags,
         Session.resume_host_len,
         Session.resume_port,
+        ShardContext.failure,
+        CoreState.now,
         TcpContext.remote_ip,
         TcpContext.remote_port,
     ],
     writes=[
         ShardContext.phase,
         ShardContext.connection,
+        ShardContext.attempt_started,
+        ShardContext.attempt_deadline,
         TcpContext.remote_ip,
         TcpContext.remote_port,
     ],
@@ -221,15 +235,19 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
         session_confirm,
         ws_base,
         dns_resolve,
+        tls_prepare,
+        wait_budget,
         tcp_connect,
         shard_fail,
         log_write,
     ],
+    saves=[R12, R13],
     source="firmware/docs/lifecycle.md#dial",
 )
 def shard_dial(a: Asm, shard: ShardContext) -> None:
-    """Resolve the resume host or the base host, then connect; pending names are asked again."""
-    base, dial, refused = a.label("base"), a.label("dial"), a.label("refused")
+    """Resolve the resume host or the base host, make TLS ready, connect; what is pending is asked again."""
+    host, host_bytes = R12, R13D
+    base, dial, unprepared, refused = map(a.label, ("base", "dial", "unprepared", "refused"))
 
     # A Resume goes to the host that READY named, when there is one.
     a.call(shard_is_resumable)
@@ -260,12 +278,18 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
     a.mov(EAX, EDX)
     a.place(dial)
     a.mov(shard.tcp.remote_port, AX)
+    a.mov(host, RSI)
+    a.mov(host_bytes, ECX)
     a.call(dns_resolve)
     a.cmp(EAX, 1)
     with a.if_(E):
         a.ret()
     with a.if_(B):
         a.mov(shard.tcp.remote_ip, EDX)
+        a.mov(RSI, host)
+        a.mov(ECX, host_bytes)
+        a.call(tls_prepare)
+        a.j(C, unprepared)
         a.call(tcp_connect)
         a.j(C, refused)
         a.mov(shard.phase, Phase.TCP)
@@ -285,6 +309,12 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
     a.xor(ECX, ECX)
     a.xor(R8D, R8D)
     a.call(shard_fail)
+    a.ret()
+    # Others' handshakes are waited for at nobody's expense.
+    a.place(unprepared)
+    a.cmp(shard.failure, 0)
+    with a.if_(E):
+        attempt_restart(a, shard)
     a.ret()
     a.place(refused)
     a.mov(R9D, NO_CONNECTION.code)

@@ -22,7 +22,13 @@ from firmware.shard.allowance import allowance_hold
 from firmware.shard.backoff import RECOVERING
 from firmware.shard.permit import permit_release, permit_take
 from firmware.shard.resume import shard_is_resumable
-from firmware.shard.startup import attempt_budget, startup_adjust, wait_budget
+from firmware.shard.startup import (
+    attempt_budget,
+    attempt_restart,
+    startup_adjust,
+    wait_budget,
+)
+from firmware.tls.transport import tls_ready
 from firmware.websocket.request import ws_build_request
 from toolchain.asm import (
     AL,
@@ -50,14 +56,6 @@ from toolchain.asm import (
 )
 
 D = DISCOVERY.it
-
-
-def _restart_clock(a: Asm, shard: ShardContext) -> None:
-    """Let the attempt begin now: a wait that somebody else imposes spends none of its budget."""
-    a.mov(RAX, core.now)
-    a.mov(shard.attempt_started, RAX)
-    a.call(wait_budget)
-    a.mov(shard.attempt_deadline, RAX)
 
 
 @routine(
@@ -100,7 +98,7 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
     a.stc()
     a.ret()
     a.place(busy)
-    _restart_clock(a, shard)
+    attempt_restart(a, shard)
     a.stc()
     a.ret()
     a.place(free)
@@ -135,6 +133,7 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
     calls=[
         discovery_begin,
         discovery_dial,
+        tls_ready,
         discovery_send,
         discovery_head,
         discovery_body,
@@ -190,7 +189,7 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, core.now)
     a.cmp(RAX, D.not_before)
     a.jae(ask)
-    _restart_clock(a, shard)
+    attempt_restart(a, shard)
     # A wait that was asked for and outlasts the startup is the end of the startup, now.
     a.test(shard.flags, RECOVERING)
     a.j(NZ, later)
@@ -217,6 +216,8 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
         a.leave(NE, connecting)
         a.cmp(shard.tcp.state, TcpState.SYN_SENT)
         a.je(later)
+        a.call(tls_ready)
+        a.j(C, later)
         a.call(discovery_send)
     a.cmp(D.state, DiscoveryState.HEAD)
     with a.if_(E):

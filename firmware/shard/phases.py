@@ -17,7 +17,6 @@ from firmware.layouts.shard import (
     ShardState,
 )
 from firmware.layouts.tcp import TcpContext, TcpState
-from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.log import log, log_write
 from firmware.shard.allowance import allowance_count
@@ -26,7 +25,7 @@ from firmware.shard.lose import shard_back_off
 from firmware.shard.permit import permit_release
 from firmware.shard.startup import startup_check
 from firmware.tcp.timers import tcp_tick
-from firmware.tls.transport import tls_abort, tls_close, tls_start
+from firmware.tls.transport import tls_abort, tls_close, tls_ready
 from firmware.websocket.connection import ws_start
 from firmware.websocket.frames import ws_next
 from toolchain.asm import (
@@ -47,6 +46,7 @@ from toolchain.asm import (
     A,
     Asm,
     B,
+    C,
     E,
     In,
     Out,
@@ -345,13 +345,12 @@ def shard_follow(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.phase,
         TcpContext.state,
-        TlsContext.state,
     ],
     writes=[ShardContext.phase],
     calls=[
         shard_ask_permit,
         shard_dial,
-        tls_start,
+        tls_ready,
         ws_start,
         shard_follow,
     ],
@@ -372,13 +371,12 @@ def shard_advance(a: Asm, shard: ShardContext) -> None:
         a.leave(NE, later)
         a.cmp(shard.tcp.state, TcpState.ESTABLISHED)
         a.leave(NE, later)
-        a.call(tls_start)
         a.mov(shard.phase, Phase.TLS)
     with a.block() as later:
         a.cmp(shard.phase, Phase.TLS)
         a.leave(NE, later)
-        a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
-        a.leave(NE, later)
+        a.call(tls_ready)
+        a.leave(C, later)
         a.call(ws_start)
         a.mov(shard.phase, Phase.WS)
     a.call(shard_follow)

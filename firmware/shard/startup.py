@@ -248,3 +248,14 @@ def startup_check(a: Asm) -> None:
     log(a, STARTUP_DONE)
     a.place(out)
     a.ret()
+
+
+def attempt_restart(a: Asm, shard: ShardContext) -> None:
+    """Let the attempt begin now: a wait that somebody else imposes spends none of its budget.
+
+    What `wait_budget` clobbers changes.
+    """
+    a.mov(RAX, core.now)
+    a.mov(shard.attempt_started, RAX)
+    a.call(wait_budget)
+    a.mov(shard.attempt_deadline, RAX)

@@ -26,6 +26,7 @@ from firmware.shard.phases import (
 )
 from firmware.shard.stop import shard_drain
 from firmware.tcp.timers import tcp_tick
+from firmware.tls.judge import tls_wakes
 from toolchain.asm import (
     AE,
     AL,
@@ -127,6 +128,7 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
         shard_advance,
         gateway_tick,
         tcp_tick,
+        tls_wakes,
     ],
     saves=[R12],
     source="firmware/docs/lifecycle.md#tick",
@@ -157,6 +159,9 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.failure, 0)
     a.j(NE, failed)
     a.call(tcp_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(tls_wakes)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
 

@@ -13,6 +13,7 @@ from firmware.layouts.tls_sites import (
     TLS_FLAGS,
     TLS_WAITS,
 )
+from firmware.tcp.output import tcp_output
 from firmware.tls.protect import tls_erase
 from firmware.tls.send import tls_alert
 from toolchain.asm import (
@@ -52,7 +53,7 @@ from toolchain.asm import (
         TLS_WAITS,
     ],
     writes=[TlsContext.state, TlsContext.error, ShardContext.required_wait_ms],
-    calls=[tls_alert, tls_erase, shard_fail],
+    calls=[tls_alert, tcp_output, tls_erase, shard_fail],
     saves=[R12, R13],
     source="RFC 8446 6.2; firmware/docs/tls.md#failures",
 )
@@ -70,6 +71,7 @@ def tls_fail(a: Asm, shard: ShardContext, error: Reg32) -> None:
     a.cmp(EDX, NO_ALERT)
     with a.if_(NE):
         a.call(tls_alert)
+        a.call(tcp_output)  # now: what fails here is reset next
     a.mov(shard.tls.error, R12D)
     a.mov(shard.tls.state, TlsState.FAILED)
     a.call(tls_erase)

@@ -59,7 +59,6 @@ from toolchain.asm import (
     R15D,
     RAX,
     RBX,
-    RCX,
     RDI,
     RDX,
     RSI,
@@ -331,8 +330,8 @@ def _judge(a: Asm, shard: ShardContext, passed: Label, refused: Label) -> Label:
 def tls_tick(a: Asm, shard: ShardContext) -> None:
     """Go on with the handshake as far as the records that came allow, within its ten seconds."""
     tls, arena = shard.tls, TlsArena.at(R13)
-    none, out, ccs, alert, passed, refused, failed, over = map(
-        a.label, ("none", "out", "ccs", "alert", "passed", "refused", "failed", "over")
+    none, ccs, alert, passed, refused, failed, over = map(
+        a.label, ("none", "ccs", "alert", "passed", "refused", "failed", "over")
     )
     bad = Refusals(
         a,

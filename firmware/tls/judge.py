@@ -5,7 +5,7 @@ from firmware.cpu.date import date_now
 from firmware.errors import Layer
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import MESSAGE_IN, TlsContext
+from firmware.layouts.tls import MESSAGE_IN, TlsContext, TlsState
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
 from firmware.layouts.x509 import X509_VERDICTS
@@ -14,8 +14,9 @@ from firmware.tls.hellos import MESSAGE_INPUTS, MESSAGE_OUTPUTS
 from firmware.tls.server_flight import tls_read_certificate
 from firmware.x509.chain import x509_chain_begin
 from firmware.x509.path import x509_chain_step
-from firmware.x509.verify import x509_verify_signature_base
+from firmware.x509.verify import x509_verify_signature
 from toolchain.asm import (
+    AE,
     AL,
     CL,
     EAX,
@@ -45,7 +46,9 @@ from toolchain.asm import (
 
 @routine(
     inputs=[In(EAX, int, "why a chain does not count: a site of X.509 with its detail")],
-    outputs=[Out(R9D, "the error of TLS; its detail: number of that site << 8 | low byte of its own")],
+    outputs=[
+        Out(R9D, "the error of TLS; its detail: number of that site << 8 | low byte of its own")
+    ],
     clobbers=[RAX, RCX, RDX],
     reads=[X509_VERDICTS],
     source="firmware/docs/tls.md#certificates",
@@ -121,7 +124,7 @@ def tls_on_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) 
     clobbers=CALLER_SAVED,
     reads=[TlsContext.arena_ptr, TlsArena.good, Chain.error],
     writes=[TlsArena.good],
-    calls=[x509_chain_step, x509_verify_signature_base, tls_verdict],
+    calls=[x509_chain_step, x509_verify_signature, tls_verdict],
     saves=[R12],
     source="firmware/docs/tls.md#certificates",
 )
@@ -142,20 +145,32 @@ def tls_judge(a: Asm, shard: ShardContext) -> None:
     a.ret()
     a.place(asked)
     a.lea(RDI, arena.chain.now)
-    a.call(x509_verify_signature_base)
+    a.call(x509_verify_signature)
     a.mov(arena.good, EAX)
     a.xor(R9D, R9D)
     a.ret()
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard in a handshake")],
-    outputs=[Out(RAX, "TSC when its handshake next wants to run")],
-    reads=[TlsContext.arena_ptr, TlsContext.deadline, TlsArena.paused_record, CoreState.now],
+    inputs=[In(RBX, ShardContext, "the shard")],
+    outputs=[Out(RAX, "TSC when its handshake next wants to run; all ones = there is none")],
+    reads=[
+        TlsContext.state,
+        TlsContext.arena_ptr,
+        TlsContext.deadline,
+        TlsArena.paused_record,
+        CoreState.now,
+    ],
     source="firmware/docs/tls.md#certificates",
 )
 def tls_wakes(a: Asm, shard: ShardContext) -> None:
     """Tell when: at once while a chain is judged, else when the server has said more, or at the end."""
+    a.mov(EAX, shard.tls.state)
+    a.sub(EAX, TlsState.WAIT_SERVER_HELLO)
+    a.cmp(EAX, TlsState.CONNECTED - TlsState.WAIT_SERVER_HELLO)
+    with a.if_(AE):
+        a.mov(RAX, -1)
+        a.ret()
     a.mov(RAX, shard.tls.arena_ptr)
     a.cmp(TlsArena.at(RAX).paused_record, 0)
     a.mov(RAX, shard.tls.deadline)

@@ -1,18 +1,29 @@
 """Arenas of handshakes: taken before the SYN, first come first served, wiped when given back."""
 
+from firmware.layouts.node import CORE, CoreState, Slot, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENA, ARENAS_MAX, TLS_POOL, ArenaSlot, TlsPool, Waiting
+from firmware.limits import ARENA_STRIDE, PAGE, WINDOW_ARENAS
+from firmware.memory.pages import map_fresh
 from toolchain.asm import (
     AE,
     CF,
     EAX,
     ECX,
+    EDI,
     EDX,
+    ESI,
     NE,
     NZ,
+    R8,
     R8D,
+    R9,
+    R10,
+    R12,
+    R12D,
+    R13,
     RAX,
     RBX,
     RCX,
@@ -21,6 +32,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     B,
+    C,
     E,
     In,
     Out,
@@ -121,13 +133,13 @@ def tls_arena_take(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose handshake is over, or that gives it up")],
     clobbers=[RAX, RCX, RDX, RDI, RSI, R8D],
-    reads=[TlsContext.arena_ptr, TlsPool.slots],
-    writes=[TlsContext.arena_ptr, TlsPool.slots, ARENA],
+    reads=[TlsContext.arena_ptr, TlsPool.slots, TlsPool.waiting, TlsPool.queue, ShardContext.slot],
+    writes=[TlsContext.arena_ptr, TlsPool.slots, ARENA, Slot.deadline, CoreState.slots_due],
     calls=[tls_arena_leave],
     source="firmware/docs/tls.md#arenas",
 )
 def tls_arena_give(a: Asm, shard: ShardContext) -> None:
-    """Wipe the arena and give it back; a shard that still waits for one waits no more."""
+    """Wipe the arena, give it back, wake who is next; a shard that still waits waits no more."""
     row, done = ArenaSlot.at(RSI), a.label("done")
     a.call(tls_arena_leave)
     a.mov(RDI, shard.tls.arena_ptr)
@@ -147,4 +159,43 @@ def tls_arena_give(a: Asm, shard: ShardContext) -> None:
         a.dec(ECX)
         a.again(NZ, slots)
     a.place(done)
+    # Whoever is first now need not look again by itself.
+    a.cmp(TLS_POOL.it.waiting, 0)
+    with a.if_(NE):
+        a.mov(RDX, TLS_POOL.it.queue.m64())
+        a.movzx(EDX, ShardContext.at(RDX).slot)
+        a.shl(EDX, Slot.SIZE.bit_length() - 1)
+        a.lea(RCX, CORE.it.slots.address)
+        a.xor(EAX, EAX)
+        a.mov(Slot.at(RCX, index=RDX).deadline, RAX)
+        a.mov(core.slots_due, RAX)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(EAX, "arenas that were made")],
+    clobbers=[RCX, RDX, RSI, RDI, R8, R9, R10],
+    writes=[TlsPool.slots],
+    calls=[map_fresh],
+    saves=[R12, R13],
+    source="firmware/docs/tls.md#arenas",
+)
+def tls_arenas_make(a: Asm) -> None:
+    """Map the arenas, as many as there is memory for."""
+    row = ArenaSlot.at(R13)
+    a.mov(R12D, WINDOW_ARENAS)
+    a.lea(R13, TLS_POOL.it.slots.address)
+    with a.loop() as each:
+        a.mov(EDI, R12D)
+        a.mov(ESI, TlsArena.SIZE // PAGE)
+        a.call(map_fresh)
+        a.leave(C, each)
+        a.mov(row.address, R12)
+        a.add(R13, ArenaSlot.SIZE)
+        a.add(R12D, ARENA_STRIDE)
+        a.cmp(R12D, WINDOW_ARENAS + ARENAS_MAX * ARENA_STRIDE)
+        a.again(NE, each)
+    a.mov(EAX, R12D)
+    a.sub(EAX, WINDOW_ARENAS)
+    a.shr(EAX, ARENA_STRIDE.bit_length() - 1)
     a.ret()

@@ -4,6 +4,7 @@ Before `tls_start` a connection is plain too: the question for the gateway's add
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import (
     KEY_RECORDS_MAX,
@@ -17,6 +18,9 @@ from firmware.layouts.tls_sites import Alert
 from firmware.tcp.connect import tcp_abort, tcp_close
 from firmware.tcp.reliable import tcp_commit, tcp_reserve
 from firmware.tcp.ring import tcp_consume, tcp_readable
+from firmware.tls.begin import tls_begin
+from firmware.tls.handshake import tls_tick
+from firmware.tls.pool import tls_arena_give
 from firmware.tls.protect import tls_erase
 from firmware.tls.send import tls_alert, tls_commit_record, tls_reserve_record, tls_update_keys
 from firmware.tls.stream import tls_pull
@@ -52,16 +56,57 @@ from toolchain.asm import (
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; TCP is ESTABLISHED")],
-    clobbers=[RAX],
-    writes=[TlsContext.tcp_ptr, TlsContext.error, TlsContext.state],
-    source="firmware/docs/layers.md",
+    clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.gateway_secure],
+    writes=[TlsContext],
+    calls=[tls_begin],
+    source="firmware/docs/layers.md; firmware/docs/tls.md#plain-connections",
 )
 def tls_start(a: Asm, shard: ShardContext) -> None:
-    """Bind to the shard's TCP and let bytes pass."""
+    """Bind to the shard's TCP; begin a handshake, or let bytes pass."""
+    # All but the arena, which was taken before the SYN, and the deadline behind it.
+    a.lea(RDI, shard.tls.state)
+    a.mov(ECX, TlsContext.arena_ptr.offset // 8)
+    a.xor(EAX, EAX)
+    a.rep_stosq()
     a.lea(RAX, shard.tcp.state)
     a.mov(shard.tls.tcp_ptr, RAX)
-    a.mov(shard.tls.error, 0)
+    a.cmp(CONFIG.it.gateway_secure, 0)
+    with a.if_(NE):
+        a.jmp(tls_begin)
     a.mov(shard.tls.state, TlsState.PASS_THROUGH)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard whose TCP was ESTABLISHED")],
+    outputs=[Out(CF, "1 = not yet, or it failed")],
+    clobbers=CALLER_SAVED,
+    reads=[TlsContext.state],
+    calls=[tls_start, tls_tick],
+    source="firmware/docs/layers.md",
+)
+def tls_ready(a: Asm, shard: ShardContext) -> None:
+    """Start, then go on until the connection carries bytes: at once when it is plain."""
+    tls, ready, not_yet = shard.tls, a.label("ready"), a.label("not_yet")
+    a.cmp(tls.state, TlsState.IDLE)
+    with a.if_(E):
+        a.call(tls_start)
+    a.mov(EAX, tls.state)
+    a.cmp(EAX, TlsState.PASS_THROUGH)
+    a.j(E, ready)
+    a.cmp(EAX, TlsState.WAIT_SERVER_HELLO)
+    a.j(B, not_yet)
+    a.cmp(EAX, TlsState.CONNECTED)
+    with a.if_(B):
+        a.call(tls_tick)
+    a.cmp(tls.state, TlsState.CONNECTED)
+    a.j(NE, not_yet)
+    a.place(ready)
+    a.clc()
+    a.ret()
+    a.place(not_yet)
+    a.stc()
     a.ret()
 
 
@@ -207,13 +252,14 @@ def tls_close(a: Asm, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[TlsContext.state],
     writes=[TlsContext.state],
-    calls=[tls_erase, tcp_abort],
+    calls=[tls_erase, tls_arena_give, tcp_abort],
     source="firmware/docs/layers.md",
 )
 def tls_abort(a: Asm, shard: ShardContext) -> None:
-    """Reset the connection now; its keys are erased."""
+    """Reset the connection now; its keys are erased, its arena or place in the queue is free."""
     a.cmp(shard.tls.state, TlsState.WAIT_SERVER_HELLO)
     with a.if_(AE):
         a.call(tls_erase)
     a.mov(shard.tls.state, TlsState.IDLE)
+    a.call(tls_arena_give)
     a.jmp(tcp_abort)

@@ -17,6 +17,7 @@ from firmware.layouts.websocket import (
     REQUEST_START,
     TEXT_OUT,
     WS_PORT,
+    WSS_PORT,
     WebSocketContext,
 )
 from toolchain.asm import (
@@ -64,6 +65,23 @@ def put(a: Asm, text: Data) -> None:
     a.rep_movsb()
 
 
+def put_port(a: Asm, port: Reg32) -> None:
+    """Append what a URL need not say: a colon and the port, when it is not the scheme's own.
+
+    EAX, flags and what `put_decimal` clobbers change.
+    """
+    a.mov(EAX, WS_PORT)
+    a.cmp(CONFIG.it.gateway_secure, 0)
+    with a.if_(NE):
+        a.mov(EAX, WSS_PORT)
+    a.cmp(port, EAX)
+    with a.if_(NE):
+        a.mov(mem8(RDI, ref=TEXT_OUT), ord(":"))
+        a.inc(RDI)
+        a.mov(EAX, port)
+        a.call(put_decimal)
+
+
 @routine(
     inputs=[
         In(RBX, ShardContext, "the shard"),
@@ -74,6 +92,7 @@ def put(a: Asm, text: Data) -> None:
         In(R9D, int, "their bytes; at most PATH_MAX"),
     ],
     clobbers=CALLER_SAVED,
+    reads=[ConfigBlob.gateway_secure],
     writes=[
         WebSocketContext.challenge,
         WebSocketContext.request,
@@ -128,12 +147,7 @@ def ws_write_request(
     a.mov(RSI, R12)
     a.mov(ECX, R14D)
     a.rep_movsb()
-    a.cmp(EBP, WS_PORT)
-    with a.if_(NE):
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord(":"))
-        a.inc(RDI)
-        a.mov(EAX, EBP)
-        a.call(put_decimal)
+    put_port(a, EBP)
     put(a, FIELDS)
     a.lea(RSI, ws.challenge.address)
     a.mov(ECX, KEY_TEXT_BYTES)

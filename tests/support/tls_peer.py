@@ -65,7 +65,9 @@ def _certificate(
 
 
 @functools.cache
-def identity(kind: str = "p256", issuers: str = "", host: str = NAME.decode(), days: int = 3650) -> Identity:
+def identity(
+    kind: str = "p256", issuers: str = "", host: str = NAME.decode(), days: int = 3650
+) -> Identity:
     """Return a chain of leaf, intermediate and root.
 
     Args:
@@ -83,9 +85,7 @@ def identity(kind: str = "p256", issuers: str = "", host: str = NAME.decode(), d
     chain, key = folder / "chain.pem", folder / "key.pem"
     chain.write_bytes(leaf.public_bytes(_PEM) + middle.public_bytes(_PEM))
     key.write_bytes(
-        keys[0].private_bytes(
-            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        keys[0].private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return Identity(str(chain), str(key), root.public_bytes(serialization.Encoding.DER))
 

@@ -6,6 +6,7 @@ from emulator.models.json.write import put_decimal
 from emulator.models.log import log
 from emulator.models.net.dns import dns_resolve
 from emulator.models.tcp.connect import tcp_connect
+from emulator.models.tls.prepare import tls_prepare
 from emulator.models.tls.transport import tls_commit, tls_reserve
 from firmware.gateway.discovery_ask import REQUEST_MAX
 from firmware.layouts.config import CONFIG
@@ -46,6 +47,8 @@ def discovery_dial(w: World, shard: int) -> None:
         discovery_retry(w, shard, DISCOVERY_ADDRESS.code)
         return
     tcp.remote_ip, tcp.remote_port = address, found.port
+    if tls_prepare(w, shard, found.host.address, found.host_len):
+        return
     if tcp_connect(w, shard):
         discovery_retry(w, shard, DISCOVERY_CONNECTION.code)
         return
@@ -63,10 +66,11 @@ def discovery_send(w: World, shard: int) -> None:
         return
     text = b"GET " + bytes(found.path[: found.path_len]) + b" HTTP/1.1\r\n"
     text += b"Host: " + bytes(found.host[: found.host_len])
-    text += b"" if found.port == 80 else b":"
+    own = found.port == (443 if config.gateway_secure else 80)
+    text += b"" if own else b":"
     w.write(start, text)
     end = start + len(text)
-    if found.port != 80:
+    if not own:
         end = put_decimal(w, end, found.port)
     rest = b"\r\nUser-Agent: " + USER_AGENT + b"\r\nAccept: application/json\r\n"
     rest += b"Connection: close\r\n"

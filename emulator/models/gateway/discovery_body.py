@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.gateway.discovery_result import discovery_document
 from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from emulator.models.json.feed import json_feed
+from emulator.models.tls.stream import tls_ended
 from emulator.models.tls.transport import tls_consume, tls_readable
 from firmware.layouts.discovery import (
     DISCOVERY,
@@ -16,8 +17,6 @@ from firmware.layouts.discovery import (
     BodyForm,
 )
 from firmware.layouts.discovery import ChunkState as C
-from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpState
 
 _TEXT = {C.EXTENSION: C.SIZE_LF, C.TRAILER_TEXT: C.TRAILER_LF}
 _LINE_FEED = {C.DATA_LF: C.SIZE_FIRST, C.TRAILER_LF: C.TRAILER, C.LAST_LF: C.DONE}
@@ -98,7 +97,7 @@ def discovery_body(w: World, shard: int) -> None:
 
 def _starved(w: World, shard: int) -> None:
     """Nothing to read: the end of the stream ends one form of body and breaks the others."""
-    if w.view(ShardContext, shard).tcp.state == TcpState.ESTABLISHED:
+    if tls_ended(w, shard):
         return
     if w.g(DISCOVERY).form == BodyForm.UNTIL_CLOSE:
         discovery_document(w, shard)

@@ -5,7 +5,8 @@ from emulator.models.gateway.discovery_redirect import discovery_redirect
 from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
 from emulator.models.json.feed import json_reset
 from emulator.models.log import log
-from emulator.models.tls.transport import tls_consume, tls_readable
+from emulator.models.tls.stream import tls_ended
+from emulator.models.tls.transport import tls_consume, tls_more, tls_readable
 from emulator.models.websocket.fields import http_line, http_same
 from emulator.models.websocket.http import http_find_end, http_number, http_status
 from firmware.layouts.discovery import (
@@ -24,7 +25,6 @@ from firmware.layouts.discovery import (
 from firmware.layouts.log import DISCOVERY_DATE
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpState
 from firmware.layouts.websocket import RESPONSE_MAX
 
 _FIELDS = ("content-length", "transfer-encoding", "location", "retry-after")
@@ -84,7 +84,9 @@ def _read_head(w: World, shard: int) -> bool:
         found.scanned = end
         if ready >= RESPONSE_MAX:
             discovery_retry(w, shard, DISCOVERY_HTTP.code)
-        elif w.view(ShardContext, shard).tcp.state != TcpState.ESTABLISHED:
+        elif not tls_more(w, shard):
+            return _read_head(w, shard)
+        elif not tls_ended(w, shard):
             discovery_retry(w, shard, DISCOVERY_ENDED.code)
         return False
     last = head + end + 2

@@ -3,13 +3,12 @@
 from emulator.effects import World, model
 from emulator.models.gateway.discovery_target import PATH_MAX, discovery_target
 from emulator.models.gateway.discovery_verdict import discovery_refuse
-from emulator.models.gateway.url import url_authority
+from emulator.models.gateway.url import url_authority, url_scheme
 from emulator.models.tls.transport import tls_abort
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_LOCATION,
     DISCOVERY_REDIRECTS,
-    DISCOVERY_TLS,
     DiscoveryState,
     HttpField,
 )
@@ -17,7 +16,7 @@ from firmware.layouts.gateway import UrlFault
 
 
 def _judge_location(w: World) -> tuple[int, int]:
-    """Return the error of a Location by its form, or 0 and what stands before the host."""
+    """Return the error of a Location by its form, or 0 and whether it names a host."""
     found = w.g(DISCOVERY)
     if not found.seen & HttpField.LOCATION:
         return DISCOVERY_LOCATION.code, 0
@@ -26,11 +25,7 @@ def _judge_location(w: World) -> tuple[int, int]:
     text = bytes(found.location)
     if text.startswith(b"/") and not text.startswith(b"//"):
         return 0, 0
-    if text.startswith(b"https:"):
-        return DISCOVERY_TLS.code, 0
-    if not text.startswith(b"http://"):
-        return DISCOVERY_LOCATION.code | UrlFault.SCHEME, 0
-    return 0, len(b"http://")
+    return 0, 1
 
 
 @model
@@ -41,15 +36,18 @@ def discovery_redirect(w: World, shard: int) -> None:
     if found.redirects > 3:
         discovery_refuse(w, shard, DISCOVERY_REDIRECTS.code)
         return
-    error, before = _judge_location(w)
+    error, absolute = _judge_location(w)
     if error:
         discovery_refuse(w, shard, error)
         return
     start = found.location.address
     rest, end = start, start + found.location_len
-    if before:
-        host = start + before
-        fault, size, port, after = url_authority(w, host, end, 80)
+    if absolute:
+        fault, default, host = url_scheme(w, start, 1)
+        if fault or default is None or host is None:
+            discovery_refuse(w, shard, DISCOVERY_LOCATION.code | fault)
+            return
+        fault, size, port, after = url_authority(w, host, end, default)
         if fault or size is None or port is None or after is None:
             discovery_refuse(w, shard, DISCOVERY_LOCATION.code | fault)
             return

@@ -3,13 +3,12 @@
 from emulator.effects import World, model
 from emulator.models.gateway.discovery_target import PATH_MAX, discovery_target
 from emulator.models.gateway.discovery_verdict import discovery_refuse, discovery_retry
-from emulator.models.gateway.url import url_authority
+from emulator.models.gateway.url import url_authority, url_scheme
 from emulator.models.log import log
 from emulator.models.tls.transport import tls_abort
 from firmware.layouts.discovery import (
     DISCOVERY,
     DISCOVERY_DOCUMENT,
-    DISCOVERY_TLS,
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
     DiscoveryState,
@@ -67,19 +66,14 @@ def discovery_recommend(w: World) -> None:
         log(w, RESHARD_RECOMMENDED, None, total, number)
 
 
-def _judge_url(w: World) -> tuple[int, bytes]:
-    """Return the error of a URL by its form, or 0 and its text."""
+def _judge_url(w: World) -> tuple[int, int]:
+    """Return the error of what should be a URL, or 0 and its bytes."""
     kind, length = _kept(w, DocumentField.URL)
     if kind != JsonKind.STRING:
-        return DISCOVERY_URL.code | UrlFault.ABSENT, b""
+        return DISCOVERY_URL.code | UrlFault.ABSENT, 0
     if length > 160:
-        return DISCOVERY_URL.code | UrlFault.TOO_LONG, b""
-    text = bytes(w.g(DISCOVERY).parser.resume_url)
-    if text.startswith(b"wss:"):
-        return DISCOVERY_TLS.code, b""
-    if not text.startswith(b"ws://"):
-        return DISCOVERY_URL.code | UrlFault.SCHEME, b""
-    return 0, text[:length]
+        return DISCOVERY_URL.code | UrlFault.TOO_LONG, 0
+    return 0, length
 
 
 @model
@@ -96,13 +90,17 @@ def discovery_document(w: World, shard: int) -> None:
     if found.parser.state != JsonState.END:
         discovery_refuse(w, shard, DISCOVERY_DOCUMENT.code | found.parser.state)
         return
-    error, text = _judge_url(w)
+    error, length = _judge_url(w)
     if error:
         discovery_refuse(w, shard, error)
         return
-    host = found.parser.resume_url.address + 5
-    end = found.parser.resume_url.address + len(text)
-    fault, size, port, rest = url_authority(w, host, end, 80)
+    text = found.parser.resume_url.address
+    end = text + length
+    fault, default, host = url_scheme(w, text, 0)
+    if fault or default is None or host is None:
+        discovery_refuse(w, shard, DISCOVERY_URL.code | fault)
+        return
+    fault, size, port, rest = url_authority(w, host, end, default)
     if fault or size is None or port is None or rest is None:
         discovery_refuse(w, shard, DISCOVERY_URL.code | fault)
         return

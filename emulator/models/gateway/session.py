@@ -5,7 +5,7 @@ import re
 from emulator.effects import View, World, model
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.host import gateway_host_allowed
-from emulator.models.gateway.url import url_authority
+from emulator.models.gateway.url import url_authority, url_scheme
 from emulator.models.log import log
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import READY_SESSION, READY_SHARD, GatewayState, UrlFault
@@ -29,38 +29,38 @@ def value(context: View, field: JsonField) -> int:
 
 
 def judge_text(context: View) -> UrlFault | None:
-    """Return why the value of resume_gateway_url is no ws:// URL."""
+    """Return why the value of resume_gateway_url is not even looked at."""
     if kind(context, JsonField.RESUME_URL) != JsonKind.STRING:
         return UrlFault.ABSENT
     length = value(context, JsonField.RESUME_URL)
-    if length > 160:
-        return UrlFault.TOO_LONG
-    is_ws = bytes(context.gateway.parser.resume_url[:length]).startswith(b"ws://")
-    return None if is_ws else UrlFault.SCHEME
+    return UrlFault.TOO_LONG if length > 160 else None
 
 
 @model
 def gateway_resume_url(w: World, shard: int) -> None:
-    """Store host and port of a ws:// URL; log why any other is ignored (cases E13, E14)."""
+    """Store host and port of a URL like the configured one; log why any other is ignored (E13, E14)."""
     context = w.view(ShardContext, shard)
     session = w.view(Session, context.session_ptr)
     session.resume_host_len = 0
     length = value(context, JsonField.RESUME_URL)
     text = context.gateway.parser.resume_url.address
-    fault, size, port = judge_text(context), None, None
+    fault, name, size, port = judge_text(context), text, None, None
     if fault == UrlFault.ABSENT and not PROFILES[context.profile].names_resume_host:
         return
     if fault is None:
-        found, size, port, _rest = url_authority(w, text + 5, text + length, 80)
+        found, default, behind = url_scheme(w, text, 0)
+        if default is not None and behind is not None:
+            name = behind
+            found, size, port, _rest = url_authority(w, name, text + length, default)
         fault = UrlFault(found) if found else None
-        if size is not None and gateway_host_allowed(w, text + 5, size):
+        if size is not None and gateway_host_allowed(w, name, size):
             fault = UrlFault.FOREIGN
     if fault is not None or size is None or port is None:
         log(w, GATEWAY_URL, shard, fault or 0, length)
         return
     session.resume_port = port
     session.resume_host_len = size
-    session.resume_host[:size] = w.read(text + 5, size)
+    session.resume_host[:size] = w.read(name, size)
 
 
 @model

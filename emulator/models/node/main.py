@@ -9,6 +9,7 @@ from emulator.models.nic.device import nic_init
 from emulator.models.node.lease import lease_begin
 from emulator.models.node.survive import survive_begin
 from emulator.models.shard.survive import survive_offer
+from emulator.models.tls.setup import tls_setup
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import LATENCY_UNKNOWN
@@ -53,6 +54,7 @@ def node_init(w: World) -> int:
     if error:
         log_write(w, 0, NIC_FAILED, error, w.g(BOOT).nic_function, 0, 0)
     drbg_seed(w)
+    tls_setup(w)
     net_start(w, w.g(BOOT).ack.address, w.g(BOOT).ack_length)
     for slot in range(min(config.local_count, SHARDS_MAX)):
         if slot_add(w, slot):

@@ -11,8 +11,14 @@ from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.reset import reset_shard
 from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.shard.snapshot import session_confirm
-from emulator.models.shard.startup import attempt_budget, keep_to_startup, startup_begin
+from emulator.models.shard.startup import (
+    attempt_budget,
+    keep_to_startup,
+    startup_begin,
+    wait_budget,
+)
 from emulator.models.tcp.connect import tcp_connect
+from emulator.models.tls.prepare import tls_prepare
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
 from firmware.layouts.config import CONFIG
@@ -103,6 +109,11 @@ def shard_dial(w: World, shard: int) -> None:
         shard_fail(w, shard, End.NETWORK, 0, 0, NO_ADDRESS.code)
         return
     context.tcp.remote_ip = address
+    if tls_prepare(w, shard, name, length):
+        if not context.failure:
+            context.attempt_started = w.g(CORE).now
+            context.attempt_deadline = wait_budget(w, shard)
+        return
     if tcp_connect(w, shard):
         shard_fail(w, shard, End.NETWORK, 0, 0, NO_CONNECTION.code)
         return

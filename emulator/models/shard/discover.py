@@ -9,6 +9,7 @@ from emulator.models.shard.allowance import allowance_hold
 from emulator.models.shard.permit import permit_release, permit_take
 from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.shard.startup import attempt_budget, startup_adjust, wait_budget
+from emulator.models.tls.transport import tls_ready
 from emulator.models.websocket.request import ws_build_request
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DISCOVERY_ABANDONED, DiscoveryMode
@@ -98,7 +99,7 @@ def _ask(w: World, shard: int) -> int:
     if found.state == D.RESOLVE:
         discovery_dial(w, shard)
     if found.state == D.CONNECT:
-        if tcp.state == TcpState.SYN_SENT:
+        if tcp.state == TcpState.SYN_SENT or tls_ready(w, shard):
             return 1
         discovery_send(w, shard)
     if found.state == D.HEAD:

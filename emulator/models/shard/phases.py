@@ -8,7 +8,7 @@ from emulator.models.shard.lose import shard_back_off
 from emulator.models.shard.permit import permit_release
 from emulator.models.shard.startup import startup_check
 from emulator.models.tcp.timers import tcp_tick
-from emulator.models.tls.transport import tls_abort, tls_close, tls_start
+from emulator.models.tls.transport import tls_abort, tls_close, tls_ready
 from emulator.models.websocket.connection import ws_start
 from emulator.models.websocket.frames import ws_next
 from firmware.layouts.clock import NEVER
@@ -27,7 +27,6 @@ from firmware.layouts.shard import (
     ShardState,
 )
 from firmware.layouts.tcp import TcpState
-from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.phases import RETRY_POLL_MS
 
@@ -147,9 +146,8 @@ def shard_advance(w: World, shard: int) -> None:
     if context.phase == Phase.RESOLVE:
         shard_dial(w, shard)
     if context.phase == Phase.TCP and context.tcp.state == TcpState.ESTABLISHED:
-        tls_start(w, shard)
         context.phase = Phase.TLS
-    if context.phase == Phase.TLS and context.tls.state == TlsState.PASS_THROUGH:
+    if context.phase == Phase.TLS and not tls_ready(w, shard):
         ws_start(w, shard)
         context.phase = Phase.WS
     shard_follow(w, shard)

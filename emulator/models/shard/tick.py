@@ -15,6 +15,7 @@ from emulator.models.shard.phases import (
 )
 from emulator.models.shard.stop import shard_drain
 from emulator.models.tcp.timers import tcp_tick
+from emulator.models.tls.judge import tls_wakes
 from firmware.layouts.clock import NEVER
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
@@ -60,6 +61,7 @@ def tick_connection(w: World, shard: int) -> int:
         shard_lose(w, shard)
         return int(w.g(CORE).now)
     wanted = min(wanted, tcp_tick(w, shard))
+    wanted = min(wanted, tls_wakes(w, shard))
     if context.state == ShardState.ASSIGNED:
         wanted = min(wanted, poll_deadline(w))
     if context.state == ShardState.STARTING:

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.failure import shard_fail
+from emulator.models.tcp.output import tcp_output
 from emulator.models.tls.protect import tls_erase
 from emulator.models.tls.send import tls_alert
 from firmware.errors import SITES, Site
@@ -20,6 +21,7 @@ def tls_fail(w: World, shard: int, error: int) -> None:
     refusal = REFUSALS[SITES[error & 0xFFFF_0000]]
     if refusal.alert is not None:
         tls_alert(w, shard, refusal.alert)
+        tcp_output(w, shard)
     tls.error, tls.state = error, TlsState.FAILED
     tls_erase(w, shard)
     if not context.failure:

@@ -6,10 +6,10 @@ from emulator.models.tls.server_flight import tls_read_certificate
 from emulator.models.tls.transcript import arena_of
 from emulator.models.x509.chain import x509_chain_begin
 from emulator.models.x509.path import x509_chain_step
-from emulator.models.x509.verify import VERIFY_MODELS
-from firmware.layouts.field import Level
+from emulator.models.x509.verify import x509_verify_signature
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.x509 import VERDICTS
 from firmware.layouts.x509_chain import ChainState
@@ -47,7 +47,7 @@ def tls_judge(w: World, shard: int) -> int:
     chain = arena.chain.address_
     state, key, certificate = x509_chain_step(w, chain, arena.good)
     if state == ChainState.VERIFY:
-        arena.good = VERIFY_MODELS[Level.BASE](w, chain, key, certificate)
+        arena.good = x509_verify_signature(w, chain, key, certificate)
         return 0
     return int(tls_verdict(w, arena.chain.error)) if state == ChainState.FAILED else 0
 
@@ -55,5 +55,8 @@ def tls_judge(w: World, shard: int) -> int:
 @model
 def tls_wakes(w: World, shard: int) -> int:
     """At once while a chain is judged, else at the end of the ten seconds."""
+    tls = w.view(ShardContext, shard).tls
+    if not TlsState.WAIT_SERVER_HELLO <= tls.state < TlsState.CONNECTED:
+        return 2**64 - 1
     judging = arena_of(w, shard).paused_record
-    return int(w.g(CORE).now if judging else w.view(ShardContext, shard).tls.deadline)
+    return int(w.g(CORE).now if judging else tls.deadline)

@@ -1,6 +1,8 @@
 """Arenas of handshakes: first come, first served."""
 
 from emulator.effects import View, World, model
+from emulator.models.memory.pages import map_fresh
+from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
@@ -48,14 +50,28 @@ def tls_arena_take(w: World, shard: int) -> int:
 
 @model
 def tls_arena_give(w: World, shard: int) -> None:
-    """Zeros, and free."""
+    """Zeros, and free; the first of the queue is due now."""
     tls_arena_leave(w, shard)
     tls, pool = w.view(ShardContext, shard).tls, w.g(TLS_POOL)
-    if not tls.arena_ptr:
-        return
-    w.write(tls.arena_ptr, bytes(TlsArena.SIZE))
-    tls.arena_ptr = 0
+    if tls.arena_ptr:
+        w.write(tls.arena_ptr, bytes(TlsArena.SIZE))
+        tls.arena_ptr = 0
+        for n in range(4):
+            slot = pool.slots[n]
+            if slot.owner == shard:
+                slot.owner = 0
+    for other in _waiting(pool)[:1]:
+        core = w.g(CORE)
+        core.slots[w.view(ShardContext, other).slot].deadline = core.slots_due = 0
+
+
+@model
+def tls_arenas_make(w: World) -> int:
+    """Sixteen pages each, unmapped memory between them; EAX counts what there was memory for."""
+    pool = w.g(TLS_POOL)
     for n in range(4):
-        slot = pool.slots[n]
-        if slot.owner == shard:
-            slot.owner = 0
+        at = 0x6B00_0000 + n * 0x2_0000
+        if map_fresh(w, at, 16):
+            return n
+        pool.slots[n].address = at
+    return 4

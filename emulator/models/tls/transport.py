@@ -4,6 +4,9 @@ from emulator.effects import World, model
 from emulator.models.tcp.connect import tcp_abort, tcp_close
 from emulator.models.tcp.reliable import tcp_commit, tcp_reserve
 from emulator.models.tcp.ring import tcp_consume, tcp_readable
+from emulator.models.tls.begin import tls_begin
+from emulator.models.tls.handshake import tls_tick
+from emulator.models.tls.pool import tls_arena_give
 from emulator.models.tls.protect import tls_erase
 from emulator.models.tls.send import (
     tls_alert,
@@ -12,6 +15,7 @@ from emulator.models.tls.send import (
     tls_update_keys,
 )
 from emulator.models.tls.stream import tls_pull
+from firmware.layouts.config import CONFIG
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsFlag, TlsState
 
@@ -20,10 +24,27 @@ _PLAIN = TlsState.IDLE, TlsState.PASS_THROUGH
 
 @model
 def tls_start(w: World, shard: int) -> None:
-    """Bound to TCP, no error, bytes pass."""
+    """Bound to TCP, nothing of an earlier connection; then a handshake, or bytes pass."""
     tls = w.view(ShardContext, shard).tls
-    tls.tcp_ptr, tls.error = w.view(ShardContext, shard).tcp.address_, 0
-    tls.state = TlsState.PASS_THROUGH
+    w.write(tls.address_, bytes(tls.offset_of("arena_ptr") - tls.address_))
+    tls.tcp_ptr = w.view(ShardContext, shard).tcp.address_
+    if w.g(CONFIG).gateway_secure:
+        tls_begin(w, shard)
+    else:
+        tls.state = TlsState.PASS_THROUGH
+
+
+@model
+def tls_ready(w: World, shard: int) -> int:
+    """Whether it carries bytes by now."""
+    tls = w.view(ShardContext, shard).tls
+    if tls.state == TlsState.IDLE:
+        tls_start(w, shard)
+    if tls.state == TlsState.PASS_THROUGH:
+        return 0
+    if TlsState.WAIT_SERVER_HELLO <= tls.state < TlsState.CONNECTED:
+        tls_tick(w, shard)
+    return int(tls.state != TlsState.CONNECTED)
 
 
 @model
@@ -95,9 +116,10 @@ def tls_close(w: World, shard: int) -> None:
 
 @model
 def tls_abort(w: World, shard: int) -> None:
-    """TCP aborts, TLS is idle, no key is left."""
+    """TCP aborts, TLS is idle, no key is left, nor an arena."""
     tls = w.view(ShardContext, shard).tls
     if tls.state >= TlsState.WAIT_SERVER_HELLO:
         tls_erase(w, shard)
     tls.state = TlsState.IDLE
+    tls_arena_give(w, shard)
     tcp_abort(w, shard)

@@ -29,7 +29,7 @@ def ws_write_request(
     text = b"GET " + w.read(path, path_length) + b" HTTP/1.1\r\n"
     text += b"Host: " + w.read(host, host_length)
     ws.request[: len(text)] = text
-    if port != 80:
+    if port != (443 if w.g(CONFIG).gateway_secure else 80):
         ws.request[len(text)] = ord(":")
         text += b":"
         end = put_decimal(w, ws.offset_of("request") + len(text), port)

@@ -10,14 +10,16 @@ from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from firmware.layouts.discovery import (
     DISCOVERY,
+    DISCOVERY_LOCATION,
     DISCOVERY_REDIRECTS,
     DISCOVERY_STATUS,
-    DISCOVERY_TLS,
     DISCOVERY_TOO_BIG,
     DISCOVERY_UNAVAILABLE,
+    DISCOVERY_URL,
     DOCUMENT_MAX,
     DiscoveryMode,
 )
+from firmware.layouts.gateway import UrlFault
 from firmware.layouts.policy import OnLimit
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, Phase, ShardState
@@ -225,8 +227,8 @@ def test_the_token_follows_no_redirect_to_another_host(asking):
     [
         (json_reply(404, {}), DISCOVERY_STATUS.code | 404),
         (json_reply(401, {}), DISCOVERY_STATUS.code | 401),
-        (json_reply(200, {"url": "wss://gateway.discord.gg"}), DISCOVERY_TLS.code),
-        (redirect("https://discord.com/"), DISCOVERY_TLS.code),
+        (json_reply(200, {"url": "wss://a"}), DISCOVERY_URL.code | UrlFault.SECURITY),
+        (redirect("https://discord.com/"), DISCOVERY_LOCATION.code | UrlFault.SECURITY),
         (Reply(200, b" " * (DOCUMENT_MAX + 1), form="close"), DISCOVERY_TOO_BIG.code),
         (Reply(200, b" " * (DOCUMENT_MAX + 1), form="chunked"), DISCOVERY_TOO_BIG.code),
     ],

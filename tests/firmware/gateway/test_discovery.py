@@ -18,7 +18,6 @@ from firmware.layouts.discovery import (
     DISCOVERY_LOCATION,
     DISCOVERY_REDIRECTS,
     DISCOVERY_STATUS,
-    DISCOVERY_TLS,
     DISCOVERY_TOO_BIG,
     DISCOVERY_UNAVAILABLE,
     DISCOVERY_URL,
@@ -263,7 +262,7 @@ class TestDocument:
     @pytest.mark.parametrize(
         ("url", "error"),
         [
-            ("wss://gateway.discord.gg", DISCOVERY_TLS.code),
+            ("wss://gateway.discord.gg", DISCOVERY_URL.code | UrlFault.SECURITY),
             ("http://a", DISCOVERY_URL.code | UrlFault.SCHEME),
             ("ws:/a/", DISCOVERY_URL.code | UrlFault.SCHEME),
             ("", DISCOVERY_URL.code | UrlFault.SCHEME),
@@ -493,7 +492,7 @@ class TestRedirect:
     @pytest.mark.parametrize(
         ("location", "error"),
         [
-            ("https://api.test/", DISCOVERY_TLS.code),
+            ("https://api.test/", DISCOVERY_LOCATION.code | UrlFault.SECURITY),
             ("//other.test/", DISCOVERY_LOCATION.code | UrlFault.SCHEME),
             ("ftp://a/", DISCOVERY_LOCATION.code | UrlFault.SCHEME),
             ("gateway", DISCOVERY_LOCATION.code | UrlFault.SCHEME),

@@ -314,7 +314,7 @@ class TestReady:
             (..., UrlFault.ABSENT),
             (None, UrlFault.ABSENT),
             ("ws://" + "h" * 156, UrlFault.TOO_LONG),
-            ("wss://gateway.discord.gg", UrlFault.SCHEME),
+            ("wss://gateway.discord.gg", UrlFault.SECURITY),
             ("http://h", UrlFault.SCHEME),
             ("ws:/h/", UrlFault.SCHEME),
             ("", UrlFault.SCHEME),

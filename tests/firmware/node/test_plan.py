@@ -259,7 +259,7 @@ def test_a_renewed_workspace_holds_nothing_of_the_old_shard(tcp):
     tx, ring = shard.tx_base, shard.ring_base
     LAB.machine.write(address, b"\xa5" * size)
     shard.tx_base, shard.ring_base, shard.slot, shard.connection = tx, ring, 0, 77
-    shard.tcp.state = tcp
+    shard.tcp.state, shard.tls.arena_ptr = tcp, 0
     if tcp == TcpState.FAILED:
         LAB.machine.write(shard.tcp.address_, bytes(0x400))
         shard.tcp.state = tcp

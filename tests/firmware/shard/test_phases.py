@@ -62,7 +62,7 @@ def test_advance_tcp_waits_for_the_handshake(node, state):
 
 
 def test_advance_tls_waits_for_its_layer(node):
-    context = advance(node, Phase.TLS, tcp=TcpState.ESTABLISHED, tls=TlsState.IDLE)
+    context = advance(node, Phase.TLS, tcp=TcpState.ESTABLISHED, tls=TlsState.FAILED)
     assert context.phase == Phase.TLS
 
 

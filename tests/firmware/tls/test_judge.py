@@ -8,7 +8,7 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.tls import Suite, TlsState
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
-from firmware.layouts.x509 import EARLY, EXPIRED, LIST, NAME, SIGNATURE, UNKNOWN_ISSUER, VERDICTS
+from firmware.layouts.x509 import EARLY, EXPIRED, NAME, SIGNATURE, UNKNOWN_ISSUER, VERDICTS
 from firmware.layouts.x509_chain import KNOWN_CHAINS
 from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_tick

@@ -7,10 +7,10 @@ from firmware.errors import describe
 from firmware.layouts.tls import Suite, TlsFlag
 from firmware.tls.finished import tls_finished_differs
 from firmware.tls.server_flight import (
-    tls_read_certificate,
     tls_on_extensions,
     tls_on_request,
     tls_on_verify,
+    tls_read_certificate,
 )
 from tests.firmware.tls.test_server_hello import extension
 from tests.support import rfc8448 as trace

@@ -1,0 +1,63 @@
+"""What a node makes for its handshakes at boot."""
+
+import pytest
+
+from emulator.machine import Region
+from firmware.layouts.config import CONFIG
+from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
+from firmware.layouts.trust import TRUST_STORE
+from firmware.limits import ARENA_STRIDE, PAGE, WINDOW_ARENAS
+from firmware.tls.pool import tls_arenas_make
+from firmware.tls.setup import tls_setup
+from tests.support.lab import Lab
+from tests.support.pages import ready, tables_region, walk
+
+PAGES = TlsArena.SIZE // PAGE
+LAB = Lab(
+    tls_arenas_make, tls_setup, slots=1, semantics=False,
+    extra=[
+        tables_region(),
+        *(
+            Region(f"arena{n}", WINDOW_ARENAS + n * ARENA_STRIDE, TlsArena.SIZE)
+            for n in range(ARENAS_MAX)
+        ),
+    ],
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    LAB.reset()
+
+
+def addresses():
+    return [LAB.g(TLS_POOL).slots[n].address for n in range(ARENAS_MAX)]
+
+
+@pytest.mark.parametrize("made", range(ARENAS_MAX + 1))
+def test_as_many_arenas_as_there_is_memory_for(made):
+    ready(LAB, (0x10_0000, 0x10_0000 + (made * PAGES + PAGES - 1) * PAGE))
+    assert LAB.call(tls_arenas_make).outputs["eax"] == made
+    wanted = [WINDOW_ARENAS + n * ARENA_STRIDE for n in range(made)]
+    assert addresses() == wanted + [0] * (ARENAS_MAX - made)
+    for arena in wanted:
+        assert all(walk(LAB, arena + n * PAGE) for n in range(PAGES))
+        assert not walk(LAB, arena + PAGES * PAGE)
+
+
+def test_a_node_without_tls_makes_nothing():
+    ready(LAB, (0x10_0000, 0x80_0000))
+    LAB.call(tls_setup)
+    assert addresses() == [0] * ARENAS_MAX
+    assert LAB.g(TLS_POOL).trust == 0
+
+
+def test_a_node_with_tls_has_arenas_and_anchors_and_says_so():
+    ready(LAB, (0x10_0000, 0x80_0000))
+    LAB.g(CONFIG).gateway_secure = 1
+    store = LAB.g(TRUST_STORE)
+    store.count = 26
+    LAB.call(tls_setup)
+    assert addresses()[-1] == WINDOW_ARENAS + (ARENAS_MAX - 1) * ARENA_STRIDE
+    assert LAB.g(TLS_POOL).trust == store.address_
