@@ -104,7 +104,7 @@ def tls_take_handshake(w: World, shard: int, content: int, length: int) -> None:
 def _unjudged(w: World, shard: int) -> bool:
     """The next message is CertificateVerify, and nobody knows yet whether the chain counts."""
     waiting = w.view(ShardContext, shard).tls.state == TlsState.WAIT_VERIFY
-    return waiting and arena_of(w, shard).chain.state != ChainState.DONE
+    return bool(waiting and arena_of(w, shard).chain.state != ChainState.DONE)
 
 
 @model
