@@ -22,6 +22,7 @@ from firmware.layouts.tls import (
     Scheme,
     Suite,
 )
+from firmware.layouts.x509 import RSA_BYTES_MAX, Slice
 from firmware.layouts.x509_chain import Chain
 from toolchain.layout import Struct, array, bytes_, nested, ptr, u16, u32
 from toolchain.layout.data import constant
@@ -79,12 +80,11 @@ class TlsArena(Struct):
     chain_at = u32(0x19C, "offset in the arena of the certificate list in `message`")
     chain_len = u32(0x1A0, "its bytes")
     scheme = u16(0x1A4, "Scheme of CertificateVerify")
-    signature_len = u16(0x1A6, "bytes of its signature")
-    signature_at = u32(0x1A8, "offset of the signature in the arena")
     good = u32(0x1AC, "1 = the signature that the chain asked for last is good")
     paused_at = ptr(0x1B0, "the rest of a record whose chain is judged first")
     paused_len = u32(0x1B8, "its bytes")
     paused_record = u32(0x1BC, "bytes of the whole record; 0 = nothing waits")
+    signature = nested(0x1C0, Slice, "of CertificateVerify, in `message`")
     found = array(0x200, Found, FOUND_TYPES, "extensions of the message in hand")
     hello = bytes_(0x400, HELLO_MAX, "our last ClientHello", align=16)
     cookie = bytes_(0xA00, COOKIE_MAX, "what the server wants back", align=16)
@@ -101,12 +101,17 @@ class TlsArena(Struct):
     finished = bytes_(
         0x1040, HANDSHAKE_HEADER_BYTES + SECRET_MAX, "our Finished, with its header", align=16
     )
-    signed = bytes_(0x1080, 0xA0, "what CertificateVerify signs", align=16)
+    signed = bytes_(0x1080, 0xA0, "what CertificateVerify is over", align=16)
     message = bytes_(
         0x1120, HANDSHAKE_HEADER_BYTES + MESSAGE_MAX, "the message that comes in", align=16
     )
     chain = nested(0x7140, Chain, "the certificates, and how far they are judged")
-    scratch = bytes_(0x7E00, 0x8200, "for their signatures", align=64)
+    leaf_key = bytes_(0x7E00, RSA_BYTES_MAX, "the leaf's key; its message is overwritten", align=64)
+    scratch = bytes_(0x8000, 0x8000, "for signatures", align=64)
+
+
+LEAF = TlsArena.chain.offset + Chain.certificates.offset
+"""Offset of the server's own certificate in the arena."""
 
 
 class Place(enum.IntEnum):

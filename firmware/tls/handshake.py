@@ -25,6 +25,7 @@ from firmware.layouts.tls_sites import (
 )
 from firmware.layouts.x509_chain import Chain, ChainState
 from firmware.tcp.ring import tcp_consume
+from firmware.tls.certificate_verify import tls_on_verify
 from firmware.tls.fail import tls_fail
 from firmware.tls.finished import tls_on_finished
 from firmware.tls.hellos import tls_on_hello, tls_on_retry
@@ -36,7 +37,6 @@ from firmware.tls.refuse import Refusals
 from firmware.tls.server_flight import (
     tls_on_extensions,
     tls_on_request,
-    tls_on_verify,
 )
 from firmware.tls.server_hello import tls_is_retry
 from firmware.tls.stream import tls_ended, tls_take_alert

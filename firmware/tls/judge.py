@@ -6,9 +6,9 @@ from firmware.errors import Layer
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import MESSAGE_IN, TlsContext, TlsState
-from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_arena import LEAF, TlsArena
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
-from firmware.layouts.x509 import X509_VERDICTS
+from firmware.layouts.x509 import X509_VERDICTS, Certificate, Slice
 from firmware.layouts.x509_chain import Chain, ChainState
 from firmware.tls.hellos import MESSAGE_INPUTS, MESSAGE_OUTPUTS
 from firmware.tls.server_flight import tls_read_certificate
@@ -81,8 +81,10 @@ def tls_verdict(a: Asm, reason: Reg32) -> None:
         TlsArena.chain_len,
         TlsPool.trust,
         Chain.error,
+        Slice.start,
+        Slice.size,
     ],
-    writes=[Chain.now, Chain.store, Chain.host, Chain.host_len],
+    writes=[Chain.now, Chain.store, Chain.host, Chain.host_len, Slice.start],
     calls=[tls_read_certificate, date_now, x509_chain_begin, tls_verdict],
     saves=[R12],
     source="RFC 8446 4.4.2; firmware/docs/tls.md#certificates",
@@ -90,7 +92,7 @@ def tls_verdict(a: Asm, reason: Reg32) -> None:
 def tls_on_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
     """Judge the form of Certificate, its leaf and the leaf's name, and begin with its chain."""
     arena, out = TlsArena.at(R12), a.label("out")
-    chain = arena.chain
+    chain, leaf = arena.chain, Certificate.at(R12, LEAF)
     a.call(tls_read_certificate)
     a.test(R9D, R9D)
     a.j(NZ, out)
@@ -113,6 +115,12 @@ def tls_on_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) 
         a.mov(EAX, chain.error)
         a.call(tls_verdict)
         a.ret()
+    # CertificateVerify will lie where this message lies now. A leaf that counts has a key of ours.
+    a.mov(RSI, leaf.key.value.start)
+    a.mov(ECX, leaf.key.value.size)
+    a.lea(RDI, arena.leaf_key.address)
+    a.mov(leaf.key.value.start, RDI)
+    a.rep_movsb()
     a.xor(R9D, R9D)
     a.place(out)
     a.ret()

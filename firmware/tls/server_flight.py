@@ -1,4 +1,4 @@
-"""The server's encrypted flight: extensions, a request, the certificate, its signature's form."""
+"""The server's encrypted flight: extensions, a request, the certificate."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.shard import ShardContext
@@ -6,7 +6,6 @@ from firmware.layouts.tls import (
     MESSAGE_IN,
     Extension,
     HandshakeType,
-    Scheme,
     TlsContext,
     TlsFlag,
 )
@@ -16,7 +15,6 @@ from firmware.layouts.tls_sites import (
     CERTIFICATE_CONTEXT,
     CERTIFICATE_MISSING,
     MESSAGE_FORM,
-    SCHEME,
     SCHEMES_MISSING,
 )
 from firmware.tls.extensions import tls_extensions
@@ -43,7 +41,6 @@ from toolchain.asm import (
     Asm,
     B,
     C,
-    E,
     Reg32,
     Reg64,
     Z,
@@ -53,17 +50,8 @@ from toolchain.asm import (
     routine,
 )
 
-SIGNING = (
-    Scheme.ECDSA_SECP256R1_SHA256,
-    Scheme.ECDSA_SECP384R1_SHA384,
-    Scheme.RSA_PSS_RSAE_SHA256,
-    Scheme.RSA_PSS_RSAE_SHA384,
-    Scheme.RSA_PSS_RSAE_SHA512,
-)
-"""Schemes of CertificateVerify; PKCS#1 serves within certificates alone (RFC 8446 4.2.3)."""
 
-
-def _word(a: Asm, base: Reg64, offset: int = 0) -> None:
+def word(a: Asm, base: Reg64, offset: int = 0) -> None:
     """EAX := two bytes of the message as a number."""
     a.movzx(EAX, mem16(base, offset, ref=MESSAGE_IN))
     a.rol(AX, 8)
@@ -85,7 +73,7 @@ def tls_on_extensions(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -
     a.mov(R12, shard.tls.arena_ptr)
     a.sub(ECX, 2)
     a.j(B, bad[MESSAGE_FORM])
-    _word(a, RSI)
+    word(a, RSI)
     a.cmp(EAX, ECX)
     a.j(NE, bad[MESSAGE_FORM])
     a.add(RSI, 2)
@@ -101,7 +89,7 @@ def tls_on_extensions(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -
     # A list with one name: two lengths, then the name.
     a.sub(ECX, 3)
     a.j(B, bad[MESSAGE_FORM])
-    _word(a, RSI)
+    word(a, RSI)
     a.dec(EAX)
     a.cmp(EAX, ECX)
     a.j(NE, bad[MESSAGE_FORM])
@@ -138,7 +126,7 @@ def tls_on_request(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> N
     a.j(B, bad[MESSAGE_FORM])
     a.cmp(mem8(RSI, ref=MESSAGE_IN), 0)
     a.j(NE, bad[CERTIFICATE_CONTEXT])
-    _word(a, RSI, 1)
+    word(a, RSI, 1)
     a.cmp(EAX, ECX)
     a.j(NE, bad[MESSAGE_FORM])
     a.add(RSI, 3)
@@ -160,7 +148,7 @@ def _long(a: Asm, into: Reg32, base: Reg64) -> None:
     """Set a register to three bytes of the message as a number; EAX changes."""
     a.movzx(into, mem8(base, ref=MESSAGE_IN))
     a.shl(into, 16)
-    _word(a, base, 1)
+    word(a, base, 1)
     a.or_(into, EAX)
 
 
@@ -220,43 +208,6 @@ def tls_read_certificate(a: Asm, shard: ShardContext, body: Reg64, length: Reg32
         a.j(NZ, out)
         a.cmp(at, end)
         a.again(NE, each)
-    a.jmp(out)
-    bad.emit(out)
-    a.place(out)
-    a.ret()
-
-
-@routine(
-    inputs=MESSAGE_INPUTS,
-    outputs=MESSAGE_OUTPUTS,
-    clobbers=CALLER_SAVED,
-    reads=[TlsContext.arena_ptr, MESSAGE_IN],
-    writes=[TlsArena.scheme, TlsArena.signature_at, TlsArena.signature_len],
-    saves=[R12],
-    source="RFC 8446 4.4.3",
-)
-def tls_on_verify(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
-    """Judge the form of CertificateVerify, and note scheme and signature."""
-    bad = Refusals(a, (SCHEME,), {MESSAGE_FORM: HandshakeType.CERTIFICATE_VERIFY})
-    out, fine, arena = a.label("out"), a.label("fine"), TlsArena.at(R12)
-    a.mov(R12, shard.tls.arena_ptr)
-    a.sub(ECX, 4)
-    a.j(B, bad[MESSAGE_FORM])
-    _word(a, RSI, 2)
-    a.cmp(EAX, ECX)
-    a.j(NE, bad[MESSAGE_FORM])
-    a.mov(arena.signature_len, CX)
-    _word(a, RSI)
-    for scheme in SIGNING:  # unrolled: five schemes
-        a.cmp(EAX, scheme)
-        a.j(E, fine)
-    a.jmp(bad[SCHEME])
-    a.place(fine)
-    a.mov(arena.scheme, AX)
-    a.lea(RAX, mem8(RSI, 4, ref=MESSAGE_IN))
-    a.sub(RAX, R12)
-    a.mov(arena.signature_at, EAX)
-    a.xor(R9D, R9D)
     a.jmp(out)
     bad.emit(out)
     a.place(out)

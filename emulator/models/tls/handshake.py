@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from emulator.effects import World, model
 from emulator.models.tcp.ring import tcp_consume
+from emulator.models.tls.certificate_verify import tls_on_verify
 from emulator.models.tls.fail import refuse, tls_fail
 from emulator.models.tls.finished import tls_on_finished
 from emulator.models.tls.hellos import tls_on_hello, tls_on_retry
@@ -14,7 +15,6 @@ from emulator.models.tls.records import tls_next_record
 from emulator.models.tls.server_flight import (
     tls_on_extensions,
     tls_on_request,
-    tls_on_verify,
 )
 from emulator.models.tls.server_hello import tls_is_retry
 from emulator.models.tls.stream import tls_ended, tls_take_alert

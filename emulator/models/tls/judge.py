@@ -37,6 +37,9 @@ def tls_on_certificate(w: World, shard: int, body: int, length: int) -> int:
     listed = arena.address_ + arena.chain_at
     if x509_chain_begin(w, chain.address_, listed, arena.chain_len) == ChainState.FAILED:
         return int(tls_verdict(w, chain.error))
+    leaf = chain.certificates[0].key.value
+    arena.leaf_key[: leaf.size] = w.read(leaf.start, leaf.size)
+    leaf.start = arena.offset_of("leaf_key")
     return 0
 
 

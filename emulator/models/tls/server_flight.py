@@ -12,7 +12,6 @@ from firmware.layouts.tls_sites import (
     CERTIFICATE_CONTEXT,
     CERTIFICATE_MISSING,
     MESSAGE_FORM,
-    SCHEME,
     SCHEMES_MISSING,
 )
 
@@ -92,19 +91,4 @@ def tls_read_certificate(w: World, shard: int, body: int, length: int) -> int:
         if broken or error:
             return form if broken else int(error)
         at = behind + block
-    return 0
-
-
-@model
-def tls_on_verify(w: World, shard: int, body: int, length: int) -> int:
-    """A scheme for signatures over handshakes, and the signature."""
-    arena, data = arena_of(w, shard), w.read(body, length) if length else b""
-    if length < 4 or number(data[2:4]) != length - 4:
-        return _form(HandshakeType.CERTIFICATE_VERIFY)
-    scheme = number(data[:2])
-    arena.signature_len = length - 4
-    # RFC 8446 4.2.3: ECDSA and PSS of what we offered.
-    if scheme not in (0x0403, 0x0503, 0x0804, 0x0805, 0x0806):
-        return SCHEME.code | scheme
-    arena.scheme, arena.signature_at = scheme, body + 4 - arena.address_
     return 0

@@ -9,7 +9,6 @@ from firmware.tls.finished import tls_finished_differs
 from firmware.tls.server_flight import (
     tls_on_extensions,
     tls_on_request,
-    tls_on_verify,
     tls_read_certificate,
 )
 from tests.firmware.tls.test_server_hello import extension
@@ -17,7 +16,7 @@ from tests.support import rfc8448 as trace
 from tests.support.tls import TlsBench
 
 BENCH = TlsBench(
-    tls_finished_differs, tls_read_certificate, tls_on_extensions, tls_on_request, tls_on_verify
+    tls_finished_differs, tls_read_certificate, tls_on_extensions, tls_on_request
 )  # fmt: skip
 HTTP = (16, b"\0\x09\x08http/1.1")
 SCHEMES = (13, b"\0\2\4\3")
@@ -128,33 +127,6 @@ def test_a_certificate_cut_anywhere():
     body = listed(entry(b"one"), entry(b"two", b"\0\4\0\5\0\0"))
     for cut in range(len(body)):
         assert judged(tls_read_certificate, body[:cut]) != "none"
-
-
-def signed(scheme, signature=b"signature", size=None):
-    size = len(signature) if size is None else size
-    return scheme.to_bytes(2, "big") + size.to_bytes(2, "big") + signature
-
-
-@pytest.mark.parametrize("scheme", [0x0403, 0x0503, 0x0804, 0x0805, 0x0806])
-def test_certificate_verify(scheme):
-    assert judged(tls_on_verify, signed(scheme)) == "none"
-    arena = BENCH.arena
-    assert (arena.scheme, arena.signature_len) == (scheme, 9)
-    assert BENCH.lab.machine.read(arena.address_ + arena.signature_at, 9) == b"signature"
-
-
-@pytest.mark.parametrize(
-    "scheme", [0x0401, 0x0501, 0x0601, 0x0201, 0x0203, 0x0603, 0x0807, 0x0808, 0x0809, 0, 0xFFFF]
-)
-def test_a_scheme_that_signs_no_handshake(scheme):
-    assert judged(tls_on_verify, signed(scheme)) == "scheme" + (f"({scheme})" if scheme else "")
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"\4\3", signed(0x0403, size=8), signed(0x0403, size=10), b"\4\3\0"]
-)
-def test_a_certificate_verify_that_does_not_add_up(body):
-    assert judged(tls_on_verify, body) == "message_form(15)"
 
 
 @pytest.mark.parametrize(("suite", "size"), [(Suite.AES_128_GCM_SHA256, 32), (0x1302, 48)])

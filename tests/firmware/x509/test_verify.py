@@ -1,11 +1,6 @@
 """Signatures: every algorithm with every key, and everything that does not fit."""
 
-import functools
-
 import pytest
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from firmware.layouts.field import Level
 from firmware.layouts.variants import VARIANTS, Variant
@@ -22,6 +17,7 @@ from firmware.x509.verify import (
 )
 from tests.support import certificates as c
 from tests.support.chains import CHAIN, REGIONS
+from tests.support.keys import fits, sign, spki
 from tests.support.lab import Lab
 
 VERIFY = {Level.ADX: x509_verify_adx, Level.BASE: x509_verify_base}
@@ -30,7 +26,6 @@ LAB = Lab(
     slots=0, extra=REGIONS, semantics=False,
 )  # fmt: skip
 LEVELS = pytest.mark.parametrize("level", list(Level))
-HASHES = {"SHA256": hashes.SHA256(), "SHA384": hashes.SHA384(), "SHA512": hashes.SHA512()}
 CERTIFICATE_ALGORITHMS = {
     Algorithm.RSA_SHA256: c.RSA_SHA256,
     Algorithm.RSA_SHA384: c.RSA_SHA384,
@@ -41,40 +36,6 @@ CERTIFICATE_ALGORITHMS = {
 ALGORITHMS = [algorithm for algorithm in Algorithm if algorithm]
 MESSAGE = b"what is signed" * 20
 ZEROS = c.der(c.SEQUENCE, c.integer(0), c.integer(0))
-
-
-@functools.cache
-def private(name):
-    """Return a key by its name; one of RSA with the exponent 3 takes few steps."""
-    return {
-        "p256": lambda: ec.derive_private_key(77, ec.SECP256R1()),
-        "p384": lambda: ec.derive_private_key(78, ec.SECP384R1()),
-        "p256-other": lambda: ec.derive_private_key(79, ec.SECP256R1()),
-        "p384-other": lambda: ec.derive_private_key(79, ec.SECP384R1()),
-        "rsa": lambda: rsa.generate_private_key(65537, 2048),
-        "rsa-other": lambda: rsa.generate_private_key(65537, 2048),
-        "rsa-3": lambda: rsa.generate_private_key(3, 2048),
-        "rsa-3072": lambda: rsa.generate_private_key(65537, 3072),
-    }[name]()
-
-
-def spki(name):
-    public = private(name).public_key()
-    return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-
-
-def sign(name, algorithm, message=MESSAGE):
-    """Return a signature by another library."""
-    scheme, _, hash_ = algorithm.name.partition("_")
-    digest = HASHES[hash_]
-    if scheme == "ECDSA":
-        return private(name).sign(message, ec.ECDSA(digest))
-    pss = padding.PSS(padding.MGF1(digest), digest.digest_size)
-    return private(name).sign(message, pss if scheme == "PSS" else padding.PKCS1v15(), digest)
-
-
-def fits(name, algorithm):
-    return name.startswith("rsa") != algorithm.name.startswith("ECDSA")
 
 
 def put(contents):
@@ -119,7 +80,7 @@ def test_signatures_of_another_library(name, algorithm, level):
     if not fits(name, algorithm):
         assert freely(level, given(spki(name), algorithm, ZEROS)) == 0
         return
-    key, sealed = spki(name), sign(name, algorithm)
+    key, sealed = spki(name), sign(name, algorithm, MESSAGE)
     assert freely(level, given(key, algorithm, sealed)) == 1
     assert freely(level, given(key, algorithm, sealed, MESSAGE[:-1])) == 0
     assert freely(level, given(key, algorithm, sign(name, algorithm, b"another"))) == 0
@@ -138,13 +99,14 @@ RSA_ALGORITHMS = [a for a in ALGORITHMS if not a.name.startswith("ECDSA")]
 @LEVELS
 @pytest.mark.parametrize("algorithm", RSA_ALGORITHMS, ids=lambda a: a.name)
 def test_rsa_in_lockstep(algorithm, level):
-    sealed = sign("rsa-3", algorithm)
+    sealed = sign("rsa-3", algorithm, MESSAGE)
     inputs = given(spki("rsa-3"), algorithm, sealed)
     assert LAB.call(VERIFY[level], **inputs).outputs["eax"] == 1
 
 
 def test_a_message_that_is_another_is_refused_in_lockstep():
-    inputs = given(spki("rsa-3"), Algorithm.RSA_SHA256, sign("rsa-3", Algorithm.RSA_SHA256), b"")
+    sealed = sign("rsa-3", Algorithm.RSA_SHA256, MESSAGE)
+    inputs = given(spki("rsa-3"), Algorithm.RSA_SHA256, sealed, b"")
     assert LAB.call(x509_verify_adx, **inputs).outputs["eax"] == 0
 
 
