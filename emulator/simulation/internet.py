@@ -13,6 +13,8 @@ from emulator.simulation.wire import Segment
 from pxe.gateway import GatewayOptions
 
 if TYPE_CHECKING:
+    import ssl
+
     from emulator.simulation.peers.tcp import TcpConfig
     from emulator.simulation.world import World
 
@@ -56,6 +58,7 @@ class Internet:
         config: TcpConfig | None = None,
         sessions_of: str = "",
         ttl_s: int = 60,
+        tls: ssl.SSLContext | None = None,
     ) -> GatewayPeer:
         """Put a gateway behind the router and its name into DNS.
 
@@ -67,6 +70,7 @@ class Internet:
             config: TCP settings.
             sessions_of: name of a gateway whose sessions this one serves too, as a resume host.
             ttl_s: TTL of the DNS record, in seconds.
+            tls: what its connections are wrapped with; None leaves them plain.
         """
         self.dns.add(name, address, ttl_s=ttl_s)
         core = self.gateways[sessions_of].shared if sessions_of else None
@@ -74,8 +78,9 @@ class Internet:
         if not self.router.owns(raw):
             self.router.add_address(address)
         peer = GatewayPeer(
-            self.router, port, options or GatewayOptions(), address=raw, config=config, core=core
-        )
+            self.router, port, options or GatewayOptions(), address=raw, config=config, core=core,
+            tls=tls,
+        )  # fmt: skip
         self.gateways[name] = peer
         # Timed events of a plan act on sessions, and hosts that share them are one gateway.
         if not sessions_of:

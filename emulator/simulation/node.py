@@ -42,6 +42,8 @@ from firmware.layouts.memory import (
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN, Network
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.survivor import SURVIVAL
+from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_pool import ARENAS_MAX
 from firmware.layouts.trust import TRUST_STORE
 from firmware.limits import PAGE
 from toolchain.link import Linker, SectionPlan
@@ -153,6 +155,11 @@ class ImageNode:
             Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES),
             Region("record", limits.RECORD_PAGE, limits.KEPT_PAGES * PAGE),
         ]
+        if self.facts.trust:
+            regions += [
+                Region(f"arena{n}", limits.WINDOW_ARENAS + n * limits.ARENA_STRIDE, TlsArena.SIZE)
+                for n in range(ARENAS_MAX)
+            ]
         self.machine = Machine(self.image, tuple(regions))
         self.live = LiveWorld(self.machine)
         self.serial = SerialPort()
@@ -275,6 +282,8 @@ class ImageNode:
         machine.write(image.address(BOOT), self.facts.boot(boot_tsc))
         machine.write(image.address(CONFIG), self.facts.config())
         machine.write(image.address(MEMORY), self.facts.memory())
+        if self.facts.trust:
+            machine.write(image.address(TRUST_STORE), self.facts.trust)
         clock = self.g(CLOCK)
         clock.tsc_cycles_per_ms = CYCLES_PER_MS
         clock.boot_tsc = clock.unix_tsc = boot_tsc

@@ -24,6 +24,13 @@ TOKEN = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.simulated-token"  # noqa: S105 - of the
 CONTROL_KEY = bytes(range(0x40, 0x60))
 
 
+def _told(value: object) -> object:
+    """Return a value as people want to read it."""
+    if isinstance(value, Enum):
+        return value.name
+    return f"{len(value)} bytes" if isinstance(value, bytes) and len(value) > 64 else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """The configuration and the boot of one simulated node.
@@ -37,6 +44,7 @@ class NodeFacts:
         identify_allowance: Identifies in 24 hours.
         host: name or dotted address of the gateway.
         port: TCP port of the gateway.
+        trust: a trust store; with one the gateway is spoken to over TLS.
         path: path and query of the upgrade request.
         profile: the service's rules.
         resume_suffix: domain whose hosts may hear the token on a Resume; empty means the parent of
@@ -71,6 +79,7 @@ class NodeFacts:
     identify_allowance: int = 1000
     host: str = "gateway.test"
     port: int = 80
+    trust: bytes = b""
     path: str = "/?v=10&encoding=json"
     profile: ProfileId = ProfileId.DISCORD
     resume_suffix: str = ""
@@ -105,7 +114,7 @@ class NodeFacts:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name != "shards" and value != each.default:
-                words.append(f"{each.name}={value.name if isinstance(value, Enum) else value}")
+                words.append(f"{each.name}={_told(value)}")
         return " ".join(words)
 
     def config(self) -> bytes:
@@ -128,6 +137,7 @@ class NodeFacts:
                 "gateway_path_len": len(path),
                 "token_len": len(token),
                 "gateway_port": self.port,
+                "gateway_secure": bool(self.trust),
                 "diagnostics_port": self.diagnostics_port,
                 "control_key_len": len(self.control_key),
                 "control_key": self.control_key,

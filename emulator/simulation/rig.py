@@ -33,6 +33,7 @@ from pxe.gateway.protocol import PROFILES
 from toolchain.layout.pack import pack, unpack
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from emulator.simulation.faults import FaultPlan
@@ -59,6 +60,7 @@ class Rig:
         watch: judge every store into a workspace.
         hub: repeat frames to every port; a switch would believe frames with a false source.
         tsc_at_zero: the node's TSC when virtual time is zero.
+        tls: what the gateway's connections are wrapped with; None leaves them plain.
         options: settings of the gateway.
     """
 
@@ -73,6 +75,7 @@ class Rig:
         watch: bool = False,
         hub: bool = False,
         tsc_at_zero: int = TSC_AT_ZERO,
+        tls: ssl.SSLContext | None = None,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
         self.facts = facts = facts or NodeFacts()
@@ -86,8 +89,9 @@ class Rig:
             "profile": PROFILES[facts.profile.name.lower()],
         }
         self.gateway = self.internet.gateway(
-            address=GATEWAY_ADDRESS, options=GatewayOptions(**(settings | options))
-        )
+            address=GATEWAY_ADDRESS, port=facts.port, tls=tls,
+            options=GatewayOptions(**(settings | options)),
+        )  # fmt: skip
         self.monitor = Monitor(self.segment, "node")
         self.operator = Host(self.segment, "operator", OPERATOR)
         self._replies: list[bytes] = []

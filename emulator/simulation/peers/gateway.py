@@ -25,6 +25,7 @@ from pxe.gateway.protocol import EMPTY_CLOSE
 from pxe.gateway.rest import reply_to
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from emulator.simulation.host import Host
@@ -62,6 +63,7 @@ class GatewayPeer:
         config: TCP settings.
         core: sessions shared with another gateway, as the resume host shares them with the main
             host; None makes a core of its own.
+        tls: what its connections are wrapped with; None leaves them plain.
     """
 
     def __init__(
@@ -73,12 +75,13 @@ class GatewayPeer:
         address: bytes | None = None,
         config: TcpConfig | None = None,
         core: GatewayCore | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.world = host.world
-        self.shared = core or GatewayCore(host.world, options)
+        self.shared = core or GatewayCore(host.world, options, scheme="wss" if tls else "ws")
         self.core = self.shared.core
         self.events = self.shared.events
-        self.server = WebSocketServer(host.tcp, port, self._accept, config=config, address=address)
+        self.server = WebSocketServer(host.tcp, port, self._accept, config=config, address=address, tls=tls)
 
     def flush(self) -> None:
         """Carry out what the core wants done now and set the next deadline."""
@@ -112,7 +115,7 @@ class GatewayPeer:
 class GatewayCore:
     """One gateway core, its connections on the wire, and its timer."""
 
-    def __init__(self, world: World, options: GatewayOptions) -> None:
+    def __init__(self, world: World, options: GatewayOptions, *, scheme: str = "ws") -> None:
         self.events: list[GatewayEvent] = []
         self.peers: dict[int, tuple[Connection, WebSocketPeer]] = {}
         self.core = Gateway(
@@ -120,6 +123,7 @@ class GatewayCore:
             clock=WorldClock(world),
             rng=random.Random(world.random.getrandbits(64)),
             observer=self.events.append,
+            url_scheme=scheme,
         )
         self._world = world
         self._alarm = Alarm(world.events, self._due)

@@ -30,8 +30,10 @@ from wsproto.events import (
 from wsproto.utilities import RemoteProtocolError
 
 from emulator.simulation.clock import NS_PER_S, Alarm
+from emulator.simulation.peers.tls import TlsConnection
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from emulator.simulation.peers.tcp import Connection, TcpConfig, TcpStack
@@ -140,7 +142,7 @@ class WebSocketPeer:
     `on_lost(code)` once, with the client's close code or None when there was none.
     """
 
-    def __init__(self, tcp: Connection, policy: WebSocketPolicy) -> None:
+    def __init__(self, tcp: Connection | TlsConnection, policy: WebSocketPolicy) -> None:
         self.tcp = tcp
         self.policy = policy
         self.upgrade: Upgrade | None = None
@@ -365,6 +367,7 @@ class WebSocketServer:
         policy: behaviour of connections made from now on; replace it to script the next ones.
         config: TCP settings.
         address: only this address of the host; None means all.
+        tls: what connections are wrapped with; None leaves them plain.
     """
 
     stack: TcpStack
@@ -373,6 +376,7 @@ class WebSocketServer:
     policy: WebSocketPolicy = field(default_factory=WebSocketPolicy)
     config: TcpConfig | None = None
     address: bytes | None = None
+    tls: ssl.SSLContext | None = None
     peers: list[WebSocketPeer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -389,6 +393,7 @@ class WebSocketServer:
         self.stack.close_port(self.port, self.address)
 
     def _accept(self, tcp: Connection) -> None:
-        peer = WebSocketPeer(tcp, self.policy)
+        stream = tcp if self.tls is None else TlsConnection(tcp, self.tls)
+        peer = WebSocketPeer(stream, self.policy)
         self.peers.append(peer)
         self.accept(peer)
