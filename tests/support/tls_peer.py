@@ -90,6 +90,20 @@ def identity(
     return Identity(str(chain), str(key), root.public_bytes(serialization.Encoding.DER))
 
 
+def server_context(
+    shown: Identity,
+    *,
+    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+    alpn: tuple[str, ...] = ("http/1.1",),
+) -> ssl.SSLContext:
+    """Return what serves a chain in one version."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(shown.chain, shown.key)
+    context.set_alpn_protocols(list(alpn))
+    return context
+
+
 class Server:
     """One connection of a server.
 
@@ -112,12 +126,9 @@ class Server:
         alpn: tuple[str, ...] = ("http/1.1",),
         version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
     ) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = context.maximum_version = version
         self.identity = shown or identity(kind)
-        context.load_cert_chain(self.identity.chain, self.identity.key)
+        context = server_context(self.identity, version=version, alpn=alpn)
         context.num_tickets = tickets
-        context.set_alpn_protocols(list(alpn))
         if request:
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(self.identity.chain)

@@ -81,7 +81,9 @@ class GatewayPeer:
         self.shared = core or GatewayCore(host.world, options, scheme="wss" if tls else "ws")
         self.core = self.shared.core
         self.events = self.shared.events
-        self.server = WebSocketServer(host.tcp, port, self._accept, config=config, address=address, tls=tls)
+        self.server = WebSocketServer(
+            host.tcp, port, self._accept, config=config, address=address, tls=tls
+        )
 
     def flush(self) -> None:
         """Carry out what the core wants done now and set the next deadline."""

@@ -1,0 +1,160 @@
+"""Whole nodes over TLS: the release image's bytes against OpenSSL on the virtual wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.node_facts import NodeFacts
+from emulator.simulation.rig import GATEWAY_ADDRESS
+from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.shard import ShardState
+from firmware.layouts.tls import Suite, TlsState
+from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
+from firmware.layouts.tls_sites import (
+    CERTIFICATE_NAME,
+    CERTIFICATE_UNKNOWN,
+    HANDSHAKE_TIMEOUT,
+    TRUNCATED,
+)
+from firmware.layouts.x509_chain import KNOWN_CHAINS
+from tests.support.chains import store_of
+from tests.support.tls_peer import identity, server_context
+
+HOST, PORT = "gateway.test", 443
+SHOWN = identity("p256", host=HOST)
+
+
+@pytest.fixture
+def secure(rig_of):
+    """Return what makes a node that trusts a root, and its gateway's chain."""
+
+    def make(shards=16, *, shown=SHOWN, root=SHOWN.root, **options):
+        config = options.pop("config", {})
+        facts = NodeFacts(shards=shards, port=PORT, trust=store_of(root), **config)
+        return rig_of(options.pop("seed", 1), facts, tls=server_context(shown), **options)
+
+    return make
+
+
+def arenas(rig):
+    pool = rig.node.g(TLS_POOL)
+    return [pool.slots[n].owner for n in range(ARENAS_MAX)], pool.waiting
+
+
+def test_sixteen_shards_judge_the_chain_once_each_or_know_it(secure):
+    rig = secure()
+    rig.until_ready(5)
+    tls = [rig.node.shard(n).tls for n in range(16)]
+    # OpenSSL goes by its own order of suites.
+    assert {(t.state, t.suite) for t in tls} == {(TlsState.CONNECTED, Suite.AES_256_GCM_SHA384)}
+    known = rig.node.g(KNOWN_CHAINS)
+    assert known.hits + known.misses == 16
+    assert 1 <= known.misses <= ARENAS_MAX
+    assert arenas(rig) == ([0] * ARENAS_MAX, 0)
+    assert [peer.tcp.tls.version() for peer in rig.gateway.server.peers] == ["TLSv1.3"] * 16
+    assert [peer.tcp.tls.selected_alpn_protocol() for peer in rig.gateway.server.peers] == [
+        "http/1.1"
+    ] * 16
+
+
+@pytest.mark.parametrize("kind", ["p384", "rsa"])
+def test_other_keys(secure, kind):
+    shown = identity(kind, host=HOST)
+    rig = secure(2, shown=shown, root=shown.root)
+    rig.until_ready(5)
+
+
+def test_a_hundred_shards_queue_for_four_arenas(secure):
+    rig = secure(100, config={"max_concurrency": 16})
+    rig.until_ready(60)
+    assert arenas(rig) == ([0] * ARENAS_MAX, 0)
+    assert [row.reconnects for row in rig.invariants.rows] == [0] * 100
+
+
+def test_a_lost_connection_is_resumed_over_tls(secure):
+    rig = secure(4)
+    rig.until_ready(5)
+    rig.gateway.core.kick(2, 4000)
+    rig.gateway.flush()
+    rig.run(15)
+    assert rig.all_ready()
+    assert [s.resumes for s in rig.stats.shards] == [0, 0, 1, 0]
+    assert rig.node.g(KNOWN_CHAINS).hits >= 1
+
+
+def test_discovery_asks_over_https(secure):
+    rig = secure(4, config={"discovery": DiscoveryMode.HTTP, "path": "/gateway/bot"})
+    rig.until_ready(10)
+    asked = [event for event in rig.gateway.events if event.name == "http"]
+    assert [event.fields["path"] for event in asked] == ["/gateway/bot"]
+    assert len(rig.monitor.dials(GATEWAY_ADDRESS, PORT)) == 5
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        "drop p=0.05",
+        "reorder p=0.2 by=20ms; duplicate p=0.1",
+        "corrupt p=0.05 match=tcp",
+        "delay by=120ms jitter=40ms",
+    ],
+)
+def test_a_bad_network_changes_nothing(secure, faults):
+    rig = secure(8, faults=faults, seed=3)
+    rig.until_ready(120)
+    assert {rig.node.shard(n).tls.state for n in range(8)} == {TlsState.CONNECTED}
+
+
+def refused(rig, site, within_s=5):
+    """Run until every shard has failed once; return what the gateway's TLS says."""
+    shards = range(rig.facts.shards)
+    rig.world.run_until(
+        lambda: all(rig.node.shard(n).evidence.error for n in shards),
+        within_ns=within_s * NS_PER_S,
+    )
+    errors = {rig.node.shard(n).evidence.error & 0xFFFF_0000 for n in shards}
+    assert errors == {site.code}
+    assert set(rig.states) == {ShardState.BACKOFF}
+    assert arenas(rig) == ([0] * ARENAS_MAX, 0)
+    rig.run(1)
+    return {peer.tcp.error for peer in rig.gateway.server.peers}
+
+
+def test_a_root_that_is_not_trusted_ends_every_attempt_and_waits(secure):
+    rig = secure(3, root=identity("p384").root)
+    assert refused(rig, CERTIFICATE_UNKNOWN) == {"TLSV1_ALERT_UNKNOWN_CA"}
+    assert {rig.node.shard(n).evidence.delay_ms // 1000 for n in range(3)} == {120}
+    dials = len(rig.monitor.dials(GATEWAY_ADDRESS, PORT))
+    rig.run(110)
+    assert len(rig.monitor.dials(GATEWAY_ADDRESS, PORT)) == dials
+
+
+def test_a_certificate_for_another_host(secure):
+    rig = secure(2, shown=identity("p256"), root=identity("p256").root)
+    assert refused(rig, CERTIFICATE_NAME) == {"SSLV3_ALERT_CERTIFICATE_UNKNOWN"}
+
+
+def test_a_fin_without_close_notify_is_a_truncation_and_is_resumed(secure):
+    rig = secure(2)
+    rig.until_ready(5)
+    rig.gateway.peer_of(1).tcp._tcp.close()
+    rig.run(15)
+    assert rig.all_ready()
+    assert rig.node.shard(1).evidence.error == TRUNCATED.code
+    assert rig.stats.shards[1].resumes == 1
+
+
+def test_a_server_that_never_answers_a_hello(secure):
+    rig = secure(6, config={"attempt_timeout_ms": 30_000})
+    server = rig.gateway.server
+    server.close()
+    server.stack.listen(PORT, lambda _tcp: None, address=server.address)
+    rig.world.run_until(
+        lambda: rig.node.shard(0).evidence.error == HANDSHAKE_TIMEOUT.code,
+        within_ns=15 * NS_PER_S,
+    )
+    assert 10 <= rig.now_s() <= 11
+    # The four arenas are free again, so the two that queued have them now.
+    rig.run(0.2)
+    assert sum(map(bool, arenas(rig)[0])) == 2
