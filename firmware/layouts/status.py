@@ -58,6 +58,10 @@ class StatusReply(Struct):
     plan_moves = u32(0x1EC, "moves in the last hour")
     leaving = u32(0x1F0, "shards that give their place up")
     recommended = u32(0x1F4, "as in Moves")
+    tls_anchor = u64(0x1F8, "as in TlsContext; 0 = plain, or nothing is verified yet")
+    tls_suite = u32(0x200, "Suite; 0 = none yet")
+    tls_group = u32(0x204, "Group; 0 = none yet")
+    tls_key = u32(0x208, "KeyKind of the server; counts with the anchor")
 
 
 class Diagnostics(Struct):

@@ -235,6 +235,8 @@ class TlsContext(Struct):
     peer_alert = u8(0x2D, "alert that the peer sent last")
     arena_ptr = ptr(0x30, "TlsArena of the handshake; 0 = none")
     deadline = u64(0x38, "TSC when the handshake is given up")
+    anchor = u64(0x40, "FNV-1a of the subject at the end of the server's chain; 0 = not verified")
+    key_kind = u32(0x48, "KeyKind of the server's own key; counts with `anchor`")
 
 
 class TlsDirection(Struct):

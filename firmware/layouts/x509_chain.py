@@ -57,7 +57,7 @@ class Chain(Struct):
     verifying = u32(0x30, "place on the path of the certificate whose signature is looked at")
     steps = u32(0x34, "steps taken; at most STEPS_MAX")
     signatures = u32(0x38, "signatures asked for; at most SIGNATURES_MAX")
-    anchor = ptr(0x40, "the TrustRecord at the path's end; 0 = none, or the chain was known")
+    anchor = ptr(0x40, "the TrustRecord at the path's end; 0 = none")
     not_before = u64(0x48, "from when all of the path counts; seconds since 1970, signed")
     not_after = u64(0x50, "until when")
     anchor_key = nested(0x58, PublicKey, "of the anchor")
@@ -81,6 +81,7 @@ class KnownChain(Struct):
     not_before = u64(0x20, "from when all of its path counts; seconds since 1970, signed")
     not_after = u64(0x28, "until when")
     used = u64(0x30, "`turn` of the last use; 0 = the place is free")
+    anchor = ptr(0x38, "the TrustRecord at the end of its path")
 
 
 class KnownChains(Struct):

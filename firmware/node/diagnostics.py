@@ -212,6 +212,10 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
     reads=[
         TcpContext.state,
         TlsContext.state,
+        TlsContext.suite,
+        TlsContext.group,
+        TlsContext.anchor,
+        TlsContext.key_kind,
         WebSocketContext.state,
         GatewayContext.state,
         GatewayContext.heartbeat_interval_ms,
@@ -228,6 +232,10 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         StatusReply.latency_ms,
         StatusReply.ack_age_ms,
         StatusReply.frame_age_ms,
+        StatusReply.tls_anchor,
+        StatusReply.tls_suite,
+        StatusReply.tls_group,
+        StatusReply.tls_key,
         StatusReply.tasks,
     ],
     calls=[age_in_ms, owner_tasks],
@@ -243,9 +251,16 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
         (shard.gateway.state, reply.gateway_state),
         (shard.gateway.heartbeat_interval_ms, reply.heartbeat_interval_ms),
         (shard.gateway.latency_ms, reply.latency_ms),
+        (shard.tls.key_kind, reply.tls_key),
     ):
         a.mov(EAX, source)
         a.mov(target, EAX)
+    a.mov(RAX, shard.tls.anchor)
+    a.mov(reply.tls_anchor, RAX)
+    a.movzx(EAX, shard.tls.suite)
+    a.mov(reply.tls_suite, EAX)
+    a.movzx(EAX, shard.tls.group)
+    a.mov(reply.tls_group, EAX)
     a.mov(RAX, shard.gateway.last_ack_at)
     a.call(age_in_ms)
     a.mov(reply.ack_age_ms, EAX)

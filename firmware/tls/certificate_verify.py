@@ -5,11 +5,14 @@ from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import MESSAGE_IN, HandshakeType, Scheme, TlsContext
 from firmware.layouts.tls_arena import LEAF, TLS_VERIFY_CONTEXT, TlsArena
 from firmware.layouts.tls_sites import MESSAGE_FORM, SCHEME, SIGNATURE
+from firmware.layouts.trust import TrustRecord
 from firmware.layouts.x509 import Certificate, KeyKind, PublicKey, SignatureAlgorithm, Slice
+from firmware.layouts.x509_chain import Chain
 from firmware.tls.hellos import MESSAGE_INPUTS, MESSAGE_OUTPUTS
 from firmware.tls.refuse import Refusals
 from firmware.tls.server_flight import word
 from firmware.tls.transcript import hash_bytes
+from firmware.x509.trust import x509_name_hash
 from firmware.x509.verify import x509_verify
 from toolchain.asm import (
     AX,
@@ -55,11 +58,20 @@ SIGNING: dict[Scheme, tuple[KeyKind, SignatureAlgorithm]] = {
         TlsContext.suite,
         TlsArena.digest,
         PublicKey.kind,
+        Chain.anchor,
+        TrustRecord.subject_len,
         MESSAGE_IN,
         TLS_VERIFY_CONTEXT,
     ],
-    writes=[TlsArena.scheme, TlsArena.signed, Slice.start, Slice.size],
-    calls=[x509_verify],
+    writes=[
+        TlsArena.scheme,
+        TlsArena.signed,
+        Slice.start,
+        Slice.size,
+        TlsContext.anchor,
+        TlsContext.key_kind,
+    ],
+    calls=[x509_verify, x509_name_hash],
     saves=[R12],
     source="RFC 8446 4.4.3",
 )
@@ -106,6 +118,15 @@ def tls_on_verify(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> No
     a.call(x509_verify)
     a.test(EAX, EAX)
     a.j(Z, bad[SIGNATURE])
+
+    # For whoever looks at the connection: whose it is, and who says so.
+    a.mov(EAX, leaf.key.kind)
+    a.mov(shard.tls.key_kind, EAX)
+    a.mov(RSI, arena.chain.anchor)
+    a.mov(ECX, TrustRecord.at(RSI).subject_len)
+    a.add(RSI, TrustRecord.SIZE)
+    a.call(x509_name_hash)
+    a.mov(shard.tls.anchor, RAX)
     a.xor(R9D, R9D)
     a.jmp(out)
     bad.emit(out)

@@ -161,7 +161,13 @@ def x509_chain_read(a: Asm, chain: Chain, listed: Reg64, length: Reg32) -> None:
     outputs=[Out(CF, "1 = it is known, and all of its path counts now")],
     clobbers=[RAX, RCX, RDX],
     reads=[Chain.digest, Chain.now, KnownChains.turn, KnownChain],
-    writes=[KnownChains.turn, KnownChains.hits, KnownChains.misses, KnownChain.used],
+    writes=[
+        KnownChains.turn,
+        KnownChains.hits,
+        KnownChains.misses,
+        KnownChain.used,
+        Chain.anchor,
+    ],
     source="firmware/docs/x509.md#known-chains",
 )
 def x509_known_find(a: Asm, chain: Chain) -> None:
@@ -185,6 +191,8 @@ def x509_known_find(a: Asm, chain: Chain) -> None:
             a.inc(KNOWN.turn)
             a.mov(RAX, KNOWN.turn)
             a.mov(known.used, RAX)
+            a.mov(RAX, known.anchor)
+            a.mov(chain.anchor, RAX)
             a.inc(KNOWN.hits)
             a.stc()
             a.ret()
@@ -249,6 +257,8 @@ def x509_known_keep(a: Asm, chain: Chain) -> None:
         a.mov(known.digest.m64(at), RAX)
     a.mov(known.not_before, start)
     a.mov(known.not_after, end)
+    a.mov(RAX, chain.anchor)
+    a.mov(known.anchor, RAX)
     a.inc(KNOWN.turn)
     a.mov(RAX, KNOWN.turn)
     a.mov(known.used, RAX)

@@ -61,6 +61,9 @@ def describe_shard(w: World, shard: int, reply: int) -> None:
     context, answer = w.view(ShardContext, shard), w.view(StatusReply, reply)
     gateway = context.gateway
     answer.tcp_state, answer.tls_state = context.tcp.state, context.tls.state
+    tls = context.tls
+    answer.tls_suite, answer.tls_group = tls.suite, tls.group
+    answer.tls_anchor, answer.tls_key = tls.anchor, tls.key_kind
     answer.ws_state, answer.gateway_state = context.websocket.state, gateway.state
     answer.heartbeat_interval_ms = gateway.heartbeat_interval_ms
     answer.latency_ms = gateway.latency_ms

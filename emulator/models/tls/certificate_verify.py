@@ -3,9 +3,12 @@
 from emulator.effects import World, model
 from emulator.models.tls.server_hello import number
 from emulator.models.tls.transcript import arena_of, size_of
+from emulator.models.x509.trust import x509_name_hash
 from emulator.models.x509.verify import x509_verify
+from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import HandshakeType
 from firmware.layouts.tls_sites import MESSAGE_FORM, SCHEME, SIGNATURE
+from firmware.layouts.trust import TrustRecord
 from firmware.layouts.x509 import KeyKind, SignatureAlgorithm
 
 # RFC 8446 4.2.3: with ECDSA the curve belongs to the scheme; PSS salts are as long as the digest.
@@ -38,4 +41,10 @@ def tls_on_verify(w: World, shard: int, body: int, length: int) -> int:
     arena.signed[: len(signed)] = signed
     at, sealed = arena.offset_of("signed"), arena.signature.address_
     good = x509_verify(w, chain.address_, key.address_, algorithm, at, len(signed), sealed)
-    return 0 if good else SIGNATURE.code
+    if not good:
+        return SIGNATURE.code
+    tls = w.view(ShardContext, shard).tls
+    tls.key_kind = key.kind
+    anchor = w.view(TrustRecord, chain.anchor)
+    tls.anchor = x509_name_hash(w, anchor.address_ + TrustRecord.SIZE, anchor.subject_len)
+    return 0

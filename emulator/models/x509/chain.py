@@ -65,6 +65,7 @@ def x509_known_find(w: World, chain: int) -> int:
         if signed(place.not_before) <= now <= signed(place.not_after):
             known.turn += 1
             place.used = known.turn
+            kept.anchor = place.anchor
             known.hits += 1
             return 1
     known.misses += 1
@@ -86,6 +87,7 @@ def x509_known_keep(w: World, chain: int) -> None:
     place = min((known.chains[n] for n in range(CHAINS_KEPT)), key=lambda p: p.used)
     place.digest[:] = bytes(kept.digest)
     place.not_before, place.not_after = start, end
+    place.anchor = kept.anchor
     known.turn += 1
     place.used = known.turn
 

@@ -9,7 +9,7 @@ from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.shard import ShardState
-from firmware.layouts.tls import Suite, TlsState
+from firmware.layouts.tls import Group, Suite, TlsState
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.tls_sites import (
     CERTIFICATE_NAME,
@@ -17,9 +17,12 @@ from firmware.layouts.tls_sites import (
     HANDSHAKE_TIMEOUT,
     TRUNCATED,
 )
+from firmware.layouts.trust import name_hash
+from firmware.layouts.x509 import KeyKind
 from firmware.layouts.x509_chain import KNOWN_CHAINS
 from tests.support.chains import store_of
 from tests.support.tls_peer import identity, server_context
+from toolchain.trust import read_anchor
 
 HOST, PORT = "gateway.test", 443
 SHOWN = identity("p256", host=HOST)
@@ -48,6 +51,9 @@ def test_sixteen_shards_judge_the_chain_once_each_or_know_it(secure):
     tls = [rig.node.shard(n).tls for n in range(16)]
     # OpenSSL goes by its own order of suites.
     assert {(t.state, t.suite) for t in tls} == {(TlsState.CONNECTED, Suite.AES_256_GCM_SHA384)}
+    # Whose anchor it is, whether the chain was judged or known.
+    assert {t.anchor for t in tls} == {name_hash(read_anchor(SHOWN.root).subject)}
+    assert {(t.group, t.key_kind) for t in tls} == {(Group.X25519, KeyKind.P256)}
     known = rig.node.g(KNOWN_CHAINS)
     assert known.hits + known.misses == 16
     assert 1 <= known.misses <= ARENAS_MAX

@@ -8,20 +8,25 @@ from firmware.layouts.crypto import DRBG
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.tls import HandshakeType, Scheme, Suite, TlsState
 from firmware.layouts.tls_arena import VERIFY_CONTEXT
+from firmware.layouts.trust import TrustEntry, TrustStore, name_hash
 from firmware.layouts.variants import VARIANTS, Variant
 from firmware.layouts.x509 import KeyKind
 from firmware.tls.begin import tls_begin
 from firmware.tls.certificate_verify import SIGNING, tls_on_verify
 from firmware.tls.handshake import tls_tick
+from tests.support.chains import root
 from tests.support.keys import private, sign
-from tests.support.tls import Peer, TlsBench
+from tests.support.tls import STORE, Peer, TlsBench
 from tests.support.tls_peer import Server
+from toolchain.trust import read_anchor
 
 BENCH = TlsBench(tls_on_verify, semantics=False)
 FREE = TlsBench(tls_on_verify, tls_begin, tls_tick, judged=False)
 KEYS = {"p256": KeyKind.P256, "p384": KeyKind.P384, "rsa": KeyKind.RSA, "rsa-3": KeyKind.RSA}
 SCHEMES = pytest.mark.parametrize("scheme", SIGNING, ids=lambda scheme: scheme.name)
 DIGEST = bytes(range(1, 49))
+ROOT = root()
+SUBJECT = read_anchor(ROOT).subject
 
 
 def size_of(suite):
@@ -35,6 +40,8 @@ def shown(bench, name, suite=Suite.AES_128_GCM_SHA256):
     bench.tls.suite = suite
     bench.arena.digest[:48] = DIGEST
     numbers = private(name).public_key().public_numbers()
+    bench.trust(ROOT)
+    bench.arena.chain.anchor = STORE + TrustStore.SIZE + TrustEntry.SIZE
     key = bench.arena.chain.certificates[0].key
     key.kind = KEYS[name]
     if isinstance(numbers, rsa.RSAPublicNumbers):
@@ -68,6 +75,8 @@ def test_every_key_with_every_scheme(name, scheme):
         return
     assert judged(FREE, signed(name, scheme)) == "none"
     assert FREE.arena.scheme == scheme
+    assert (FREE.tls.anchor, FREE.tls.key_kind) == (name_hash(SUBJECT), KEYS[name])
+    FREE.tls.anchor = 0
     for wrong in (
         signed(name, scheme, DIGEST[1:33]),
         signed(name, scheme, context=VERIFY_CONTEXT.replace(b"server", b"client")),
@@ -77,6 +86,7 @@ def test_every_key_with_every_scheme(name, scheme):
         message(scheme, b""),
     ):
         assert judged(FREE, wrong) == "signature"
+    assert FREE.tls.anchor == 0, "nobody has proved to be whom the chain names"
 
 
 @pytest.mark.parametrize("suite", Suite)

@@ -98,6 +98,7 @@ def test_a_chain_that_was_judged_before_needs_no_signature():
     again()
     BENCH.lab.machine.write(known, kept)
     server = Server()
+    BENCH.trust(server.identity.root)
     assert turns(server) == 1
     assert (BENCH.tls.state, server.done) == (TlsState.CONNECTED, True)
 
