@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -43,6 +44,8 @@ class Site:
 
 
 SITES: dict[int, Site] = {}
+DETAILS: dict[Site, Callable[[int], str]] = {}
+"""How a site's detail is written, where a number alone says nothing."""
 
 
 def site(layer: Layer, number: int, name: str, meaning: str) -> Site:
@@ -78,4 +81,5 @@ def describe(error: int) -> str:
     if found is None:
         return f"{error:#010x}"
     detail = error & 0xFFFF
-    return f"{found.layer.name.lower()}.{found.name}" + (f"({detail})" if detail else "")
+    told = DETAILS.get(found, str)(detail) if detail else ""
+    return f"{found.layer.name.lower()}.{found.name}" + (f"({told})" if told else "")

@@ -89,7 +89,7 @@ class Rig:
             "profile": PROFILES[facts.profile.name.lower()],
         }
         self.gateway = self.internet.gateway(
-            address=GATEWAY_ADDRESS, port=facts.port, tls=tls,
+            address=GATEWAY_ADDRESS, port=443 if tls else 80, tls=tls,
             options=GatewayOptions(**(settings | options)),
         )  # fmt: skip
         self.monitor = Monitor(self.segment, "node")

@@ -51,6 +51,7 @@ from firmware.layouts.sentences import (
     REFUSED_BECAUSE,
     STAGES,
     STATUSES,
+    TLS_BECAUSE,
 )
 from firmware.layouts.sessions import SessionProblem
 from firmware.layouts.shard import Evidence, Hold, Phase, ShardContext, ShardFlag, ShardState, Stop
@@ -144,6 +145,7 @@ def _outcome() -> tuple[str | Kind, ...]:
         _evidence(Evidence.close_code, texts(CLOSES, OTHER_CLOSE)),
         _evidence(Evidence.http_status, texts(STATUSES, OTHER_STATUS)),
         _evidence(Evidence.phase, texts(STAGES)),
+        _evidence(Evidence.tls_site, texts(TLS_BECAUSE)),
     )  # fmt: skip
 
 

@@ -158,7 +158,7 @@ class LogCode(int):
 
 DECLARED: list[LogCode] = []
 """Every line, in the order of the numbers; complete once `firmware/layouts/log.py` is imported."""
-LINE_MAX = 800
+LINE_MAX = 880
 """Longest possible line in bytes; `code` refuses what could be longer."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from firmware.layouts.closes import MEANINGS
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import Classification, End, Gap, NextStep, Phase, Stop, Then
+from firmware.layouts.tls_sites import REFUSALS, SITES_MAX
 
 Texts = Mapping[int, str]
 
@@ -87,6 +88,11 @@ STATUSES: Texts = {
     503: " (HTTP 503: unavailable)",
 }
 OTHER_STATUS = " with HTTP status "
+TLS_BECAUSE: Texts = dict.fromkeys(range(SITES_MAX), "") | {
+    site.number: f": {site.meaning.partition('; detail')[0].partition(' detail')[0]}"
+    for site in REFUSALS
+}
+"""Behind the stage: what was wrong in TLS."""
 CLOSES: Texts = {0: ""} | {
     code: f" with code {code} ({meaning})" for code, meaning in MEANINGS.items()
 }

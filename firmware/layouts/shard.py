@@ -203,6 +203,7 @@ class Evidence(Struct):
     refusal = enum8(
         0x3C, PlanRefusal, "with the stop RESHARD: why the node does not move by itself"
     )
+    tls_site = u8(0x3D, "number of the site when TLS failed; 0 = it did not")
 
 
 class ShardContext(Struct):

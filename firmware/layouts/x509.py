@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from firmware.errors import Layer, Site, site
+from firmware.errors import DETAILS, Layer, Site, site
 from firmware.layouts.der import known_table
 from firmware.layouts.tls_sites import (
     CERTIFICATE_BAD,
@@ -270,6 +270,15 @@ VERDICTS: dict[Site, Site] = {
     BUDGET: CERTIFICATE_UNKNOWN,
 }
 """What each reason is for the connection: the failure of TLS, which has the alert."""
+_REASONS = {reason.number: reason.name for reason in VERDICTS}
+
+
+def _why(detail: int) -> str:
+    """Return a reason by its name, and what it is about: a certificate's number, or its own detail."""
+    return f"{_REASONS[detail >> 8]}, {detail & 0xFF}"
+
+
+DETAILS |= dict.fromkeys(VERDICTS.values(), _why)
 X509_VERDICTS = constant(
     "x509_verdicts",
     bytes([0, *(VERDICTS[s].number for s in sorted(VERDICTS, key=lambda s: s.number))]),

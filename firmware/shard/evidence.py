@@ -1,12 +1,14 @@
 """Evidence before reset: why the connection failed, copied before anything is wiped."""
 
+from firmware.errors import Layer
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import Evidence, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
+from firmware.layouts.tls_sites import SITES_MAX
 from firmware.layouts.websocket import WebSocketContext
-from toolchain.asm import AL, AX, DL, EAX, EDX, NE, RAX, RBX, RDX, A, Asm, In, routine
+from toolchain.asm import AE, AL, AX, DL, EAX, EDX, NE, RAX, RBX, RDX, A, Asm, In, routine
 
 CONNECTED_MS_MAX = 0xFFFF_FFFF
 """Longer than 49 days counts as that."""
@@ -32,6 +34,7 @@ CONNECTED_MS_MAX = 0xFFFF_FFFF
     ],
     writes=[
         Evidence.error,
+        Evidence.tls_site,
         Evidence.tcp_state,
         Evidence.tls_state,
         Evidence.end,
@@ -55,6 +58,12 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
 
     a.mov(EAX, shard.last_error)
     a.mov(kept.error, EAX)
+    a.shr(EAX, 16)
+    a.sub(EAX, Layer.TLS << 8)
+    a.cmp(EAX, SITES_MAX)
+    with a.if_(AE):
+        a.xor(EAX, EAX)  # another layer's
+    a.mov(kept.tls_site, AL)
     a.mov(EAX, shard.tcp.state)
     a.mov(kept.tcp_state, EAX)
     a.mov(EAX, shard.tls.state)

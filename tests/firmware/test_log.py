@@ -218,7 +218,7 @@ def test_code_refuses_what_the_line_cannot_hold():
     with pytest.raises(ValueError, match=r"log code boot\.ready is declared twice; use the first"):
         code("boot.ready", Level.INFO)
     with pytest.raises(ValueError, match=f"can be [0-9]+ bytes long; {LINE_MAX} fit"):
-        code("x" * 700, Level.INFO, a=DEC, b=DEC)
+        code("x" * LINE_MAX, Level.INFO)
 
 
 @pytest.mark.parametrize(

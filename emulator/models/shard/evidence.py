@@ -1,6 +1,7 @@
 """Evidence before reset."""
 
 from emulator.effects import World, model
+from firmware.errors import Layer
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import ShardContext, ShardFlag
@@ -13,6 +14,8 @@ def copy_evidence(w: World, shard: int) -> None:
     kept, now, cycles = context.evidence, w.g(CORE).now, w.g(CLOCK).tsc_cycles_per_ms
     kept.error, kept.end, kept.phase = context.last_error, context.failure, context.phase
     kept.tcp_state, kept.tls_state = context.tcp.state, context.tls.state
+    in_tls = context.last_error >> 24 == Layer.TLS
+    kept.tls_site = context.last_error >> 16 & 0xFF if in_tls else 0
     kept.close_code, kept.http_status = context.peer_close, context.websocket.http_status
     kept.sequence, kept.failed_at = context.sequence, now
     kept.sequence_valid = int(bool(context.flags & ShardFlag.SEQ_VALID))

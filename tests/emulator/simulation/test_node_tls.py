@@ -8,6 +8,7 @@ from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.node_facts import NodeFacts
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.sentences import TLS_BECAUSE
 from firmware.layouts.shard import ShardState
 from firmware.layouts.tls import Group, Suite, TlsState
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
@@ -123,6 +124,10 @@ def refused(rig, site, within_s=5):
     assert errors == {site.code}
     assert set(rig.states) == {ShardState.BACKOFF}
     assert arenas(rig) == ([0] * ARENAS_MAX, 0)
+    why = f"The gateway connection failed in TLS while TLS was set up{TLS_BECAUSE[site.number]}. "
+    said = [line["text"] for line in rig.node.log if line["code"] == "lifecycle.retry"]
+    assert len(said) == rig.facts.shards
+    assert all(why in text for text in said)
     rig.run(1)
     return {peer.tcp.error for peer in rig.gateway.server.peers}
 

@@ -95,7 +95,7 @@ def test_e13_ready_without_a_resume_url(case_of, profile):
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("wss://gateway.discord.gg", "scheme"),
+        ("wss://gateway.discord.gg", "security"),
         ("http://resume.gateway.test", "scheme"),
         ("ws://resume.gateway.test@other.test", "port"),
         ("ws://" + "a" * 129, "host"),
