@@ -11,7 +11,9 @@ or, to stop it from elsewhere and to learn the port::
 """
 
 import asyncio
+import ipaddress
 import json
+import ssl
 import sys
 import tomllib
 from collections.abc import Callable
@@ -24,6 +26,11 @@ from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import PROFILES
 from pxe.gateway.script import Step, parse_script
 from pxe.gateway.server import GatewayServer
+from pxe.segment import HOST_ADDRESS
+from toolchain.config.endpoint import QEMU_HOST
+
+LOCAL_NAMES = ("127.0.0.1", "localhost", QEMU_HOST, HOST_ADDRESS)
+"""This machine: for itself, for a node on QEMU's user network, for one on a bridge of ours."""
 
 
 def print_event(event: GatewayEvent) -> None:
@@ -50,6 +57,21 @@ def load_script(path: Path) -> tuple[Step, ...]:
         raise ValueError(msg) from error
 
 
+def names_of(host: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names under which a gateway on this machine is reached, for its certificate.
+
+    Args:
+        host: Where it listens.
+        more: Further host names or addresses.
+    """
+    try:
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        everywhere = False
+    listens = () if everywhere else (host,)
+    return tuple(dict.fromkeys((*listens, *more, *LOCAL_NAMES)))
+
+
 async def serve(
     *,
     host: str = "127.0.0.1",
@@ -65,6 +87,8 @@ async def serve(
     public_url: str | None = None,
     script: tuple[Step, ...] = (),
     profile: str = "discord",
+    ssl_context: ssl.SSLContext | None = None,
+    ca: Path | None = None,
     on_event: Observer | None = print_event,
     on_bound: Callable[[GatewayServer], None] | None = None,
     stop: asyncio.Event | None = None,
@@ -85,6 +109,8 @@ async def serve(
         public_url: Gateway URL for clients; None means the host that the client dialled.
         script: Scripted trouble, see :func:`load_script`.
         profile: Whose rules it follows, a key of PROFILES.
+        ssl_context: Serves TLS when given.
+        ca: Where the certificate lies that its clients have to trust; told when it listens.
         on_event: Called for every event; None says nothing.
         on_bound: Called once with the listening server: ``server.port``, ``server.url``.
         stop: Ends the server when set; None runs until the task is cancelled.
@@ -106,9 +132,14 @@ async def serve(
         script=script,
         profile=PROFILES[profile],
     )
-    async with GatewayServer(options, host=host, port=port, observer=on_event) as server:
+    server = GatewayServer(
+        options, host=host, port=port, observer=on_event, ssl_context=ssl_context
+    )
+    async with server:
         if on_event is not None:
-            on_event(GatewayEvent(0, "listening", fields={"url": server.url, "shards": shards}))
+            trusted = {} if ca is None else {"ca": ca}
+            fields = {"url": server.url, "shards": shards} | trusted
+            on_event(GatewayEvent(0, "listening", fields=fields))
         if on_bound is not None:
             on_bound(server)
         await (stop or asyncio.Event()).wait()

@@ -125,7 +125,9 @@ class GatewayServer:
             None if sock else port,
             sock=sock,
             process_request=self._process_request,
+            # A client that is gone does not say goodbye: nobody waits for it longer than for a close.
             ssl=self._ssl,
+            ssl_shutdown_timeout=_CLOSE_TIMEOUT_S if self._ssl else None,
             compression=None,  # the service does not negotiate permessage-deflate
             ping_interval=None,  # nor send WebSocket pings: heartbeats do that
             close_timeout=_CLOSE_TIMEOUT_S,

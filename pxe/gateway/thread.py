@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -31,6 +32,7 @@ class GatewayThread:
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         observer: Called in that thread for every event, or None.
+        ssl_context: Serves TLS when given.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class GatewayThread:
         host: str = "127.0.0.1",
         port: int = 0,
         observer: Observer | None = None,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self.port = port
         self.url = ""
         self._options = options
         self._host = host
         self._observer = observer
+        self._ssl = ssl_context
         self._thread = threading.Thread(target=self._main, name="gateway", daemon=True)
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -116,7 +120,11 @@ class GatewayThread:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         server = GatewayServer(
-            self._options, host=self._host, port=self.port, observer=self._observer
+            self._options,
+            host=self._host,
+            port=self.port,
+            observer=self._observer,
+            ssl_context=self._ssl,
         )
         async with server:
             self._loop, self._server = asyncio.get_running_loop(), server

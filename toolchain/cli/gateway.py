@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import ssl
+    from collections.abc import Callable, Iterator
 
     from pxe.gateway.events import GatewayEvent
     from pxe.gateway.script import Step
 
 DEFAULT_PORT = 8080
+STANDARD_OUTPUT = Path("-")
 
 
 def event_json(event: GatewayEvent) -> str:
@@ -58,6 +62,40 @@ def _read_script(path: Path | None) -> tuple[Step, ...]:
         raise click.ClickException(str(error)) from error
 
 
+@contextlib.contextmanager
+def _tls(
+    host: str, names: tuple[str, ...], folder: Path | None, ca: Path | None
+) -> Iterator[tuple[ssl.SSLContext, Path]]:
+    """Give the server's context and the file of its root, which a temporary folder holds if need be.
+
+    Args:
+        host: Where it listens.
+        names: Further host names and addresses.
+        folder: Keeps the chain for the next start, or None.
+        ca: Gets a copy of the root; `-` is standard output.
+    """
+    from pxe.gateway.certificates import ROOT_FILE, kept_chain  # noqa: PLC0415
+    from pxe.gateway.cli_support import names_of  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="shardfw-tls-") as passing:
+        place = folder or Path(passing)
+        try:
+            chain = kept_chain(place, names_of(host, names))
+            root = place / ROOT_FILE
+            if ca == STANDARD_OUTPUT:
+                click.echo(chain.root.decode(), nl=False)
+            elif ca is not None:
+                ca.write_bytes(chain.root)
+                root = ca
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--name") from error
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot write {error.filename}: {error.strerror}"
+            ) from error
+        yield chain.context(), root
+
+
 async def _serve(on_event: Callable[[GatewayEvent], None], **settings: object) -> dict[str, object]:
     """Serve until the first SIGINT or SIGTERM; return the counts."""
     from pxe.gateway.cli_support import serve  # noqa: PLC0415
@@ -76,6 +114,7 @@ Examples:
   shardfw gateway --port 9000 --load 200 --json
   shardfw gateway --script trouble.toml
   shardfw gateway --profile fluxer
+  shardfw gateway --tls --ca ca.pem          and extra_anchors = ["ca.pem"] in node.toml
 
 \b
 A script is TOML with [[step]] tables, for example
@@ -86,7 +125,7 @@ A script is TOML with [[step]] tables, for example
   do = "kick"
   code = 4000
 
-A QEMU node on its user network reaches this gateway at ws://10.0.2.2:PORT/."""
+A QEMU node on its user network reaches this gateway at ws://10.0.2.2:PORT/, or wss:// with --tls."""
 )
 @click.option(
     "--profile",
@@ -151,6 +190,26 @@ A QEMU node on its user network reaches this gateway at ws://10.0.2.2:PORT/."""
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Scripted trouble: a TOML or JSON file.",
 )
+@click.option(
+    "--tls", is_flag=True, help="Serve wss:// and https:// (TLS 1.3) with a CA made for it."
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="A further host name or address of the certificate; may be given several times. It has "
+    "--host, 127.0.0.1, localhost, 10.0.2.2 and 10.77.0.1 anyway.",
+)
+@click.option(
+    "--tls-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep chain, key and CA in this folder and use them again; otherwise each start has others.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the CA's certificate to this file, PEM; - prints it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
 def command(
     *,
@@ -167,6 +226,10 @@ def command(
     seed: int,
     public_url: str | None,
     script: Path | None,
+    tls: bool,
+    names: tuple[str, ...],
+    tls_dir: Path | None,
+    ca: Path | None,
     as_json: bool,
 ) -> None:
     """Serve a local gateway, Discord's or Fluxer's, on this machine until Ctrl-C.
@@ -179,25 +242,35 @@ def command(
     """
     from pxe.gateway.cli_support import print_event  # noqa: PLC0415
 
+    if not tls and (names or tls_dir or ca):
+        raise click.UsageError("--name, --tls-dir and --ca are about certificates; add --tls")
+    if as_json and ca == STANDARD_OUTPUT:
+        raise click.UsageError("--json and --ca - both want standard output; name a file")
     token, steps = _read_token(token_env, token_file), _read_script(script)
     try:
-        stats = asyncio.run(
-            _serve(
-                _say_json if as_json else print_event,
-                host=host,
-                port=port,
-                shards=shards,
-                max_concurrency=max_concurrency,
-                heartbeat_interval_ms=heartbeat_ms,
-                load_rate=load,
-                token=token,
-                seed=seed,
-                guilds_per_shard=guilds,
-                public_url=public_url,
-                script=steps,
-                profile=profile,
+        with contextlib.ExitStack() as stack:
+            context, root = (
+                stack.enter_context(_tls(host, names, tls_dir, ca)) if tls else (None, None)
             )
-        )
+            stats = asyncio.run(
+                _serve(
+                    _say_json if as_json else print_event,
+                    host=host,
+                    port=port,
+                    shards=shards,
+                    max_concurrency=max_concurrency,
+                    heartbeat_interval_ms=heartbeat_ms,
+                    load_rate=load,
+                    token=token,
+                    seed=seed,
+                    guilds_per_shard=guilds,
+                    public_url=public_url,
+                    script=steps,
+                    profile=profile,
+                    ssl_context=context,
+                    ca=root,
+                )
+            )
     except OSError as error:
         raise click.ClickException(
             f"cannot listen on {host}:{port}: {error.strerror or error}. Choose another --port; "

@@ -469,7 +469,9 @@ def test_sixteen_shards_under_load_lose_nothing_over_resets():
     async def scenario() -> GatewayStats:
         async with GatewayServer(options) as server:
             shards = [asyncio.create_task(run_shard(server.url, shard)) for shard in range(16)]
-            await server.wait_until(lambda stats: min(s.sequence for s in stats.shards) >= 100)
+            await server.wait_until(
+                lambda stats: all(s.sequence >= 100 and s.connected for s in stats.shards)
+            )
             stats = await server.call(stop)
             await asyncio.gather(*shards)
             return stats

