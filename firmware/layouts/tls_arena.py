@@ -39,8 +39,8 @@ FOUND_TYPES = 64
 """Extensions of smaller types are noted by place; all that we know are."""
 ALPN_NAME = b"http/1.1"
 SUITES = (Suite.AES_128_GCM_SHA256, Suite.AES_256_GCM_SHA384, Suite.CHACHA20_POLY1305_SHA256)
-GROUPS = (Group.X25519,)
-"""What we offer. P-256 has its place in the code that reads a server's wishes already."""
+GROUPS = (Group.X25519, Group.SECP256R1)
+"""What we offer; of the first one there is a share at once, RFC 8446 9.1 asks for the other."""
 SUITES_FIRST = min(SUITES)
 RETRY_RANDOM = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 """RFC 8446 4.1.3: SHA-256 of "HelloRetryRequest"."""

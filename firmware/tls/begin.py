@@ -5,7 +5,7 @@ from firmware.crypto.drbg import drbg_bytes
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import HANDSHAKE_TIMEOUT_MS, TlsContext, TlsState
-from firmware.layouts.tls_arena import RANDOM_BYTES, SESSION_ID_BYTES, TlsArena
+from firmware.layouts.tls_arena import GROUPS, RANDOM_BYTES, SESSION_ID_BYTES, TlsArena
 from firmware.layouts.tls_sites import NO_ROOM
 from firmware.tls.fail import fail, tls_fail
 from firmware.tls.hello import tls_write_hello
@@ -36,6 +36,7 @@ def tls_begin(a: Asm, shard: ShardContext) -> None:
         a.lea(RDI, drawn.address)  # unrolled: two numbers
         a.mov(ECX, size)
         a.call(drbg_bytes)
+    a.mov(ECX, GROUPS[0])
     a.call(tls_make_share)
     a.call(tls_write_hello)
     a.lea(RSI, arena.hello.address)

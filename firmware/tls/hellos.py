@@ -11,14 +11,14 @@ from firmware.layouts.tls import (
     TlsFlag,
 )
 from firmware.layouts.tls_arena import Place, TlsArena
-from firmware.layouts.tls_sites import GROUP, KEY_SHARE, NO_ROOM
+from firmware.layouts.tls_sites import KEY_SHARE, NO_ROOM
 from firmware.tls.hello import tls_write_hello
 from firmware.tls.protect import tls_take_secret
 from firmware.tls.refuse import Refusals
 from firmware.tls.schedule import tls_handshake_secrets
 from firmware.tls.send import tls_change_cipher_spec, tls_commit_record, tls_reserve_record
 from firmware.tls.server_hello import tls_judge_hello, tls_take_retry, tls_take_share
-from firmware.tls.share import tls_agree
+from firmware.tls.share import tls_agree, tls_make_share
 from firmware.tls.transcript import (
     tls_transcript_add,
     tls_transcript_digest,
@@ -105,6 +105,7 @@ def _add_message(a: Asm) -> None:
     calls=[
         tls_judge_hello,
         tls_take_retry,
+        tls_make_share,
         tls_transcript_retry,
         tls_transcript_add,
         tls_change_cipher_spec,
@@ -117,7 +118,7 @@ def _add_message(a: Asm) -> None:
 def tls_on_retry(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
     """Answer HelloRetryRequest with the second ClientHello."""
     arena, out = TlsArena.at(R14), a.label("out")
-    bad = Refusals(a, (GROUP,))
+    bad = Refusals(a)
     a.mov(R12, body)
     a.mov(R13D, length)
     a.mov(R14, shard.tls.arena_ptr)
@@ -128,10 +129,10 @@ def tls_on_retry(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> Non
     a.call(tls_take_retry)
     a.test(R9D, R9D)
     a.j(NZ, out)
-    # The one group that we offer has its share already.
-    a.mov(EAX, EDX)
-    a.test(EAX, EAX)
-    a.j(NZ, bad[GROUP])
+    a.test(EDX, EDX)
+    with a.if_(NZ):
+        a.mov(ECX, EDX)
+        a.call(tls_make_share)
     a.call(tls_transcript_retry)
     _add_message(a)
     a.call(tls_change_cipher_spec)

@@ -1,13 +1,15 @@
-"""Key shares (RFC 8446 4.2.8): a fresh X25519 key for every connection, and what both shares give."""
+"""Key shares (RFC 8446 4.2.8): a fresh key for every connection, and what both shares give."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_bytes
+from firmware.crypto.p256 import p256_agree_base, p256_draw, p256_public_base
 from firmware.crypto.x25519 import x25519_base
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Group, TlsContext
 from firmware.layouts.tls_arena import PRIVATE_BYTES, SHARE_BYTES, TLS_X25519_POINT, TlsArena
 from toolchain.asm import (
     CF,
+    CX,
     EAX,
     ECX,
     R12,
@@ -16,46 +18,59 @@ from toolchain.asm import (
     RDX,
     RSI,
     Asm,
+    E,
     In,
     Out,
+    Reg32,
     routine,
 )
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the shard")],
+    inputs=[
+        In(RBX, ShardContext, "the shard"),
+        In(ECX, int, "Group of the share; one that we offer"),
+    ],
     clobbers=CALLER_SAVED,
     reads=[TlsContext.arena_ptr],
     writes=[TlsArena.share_group, TlsArena.share_len],
-    calls=[drbg_bytes, x25519_base],
+    calls=[drbg_bytes, x25519_base, p256_draw, p256_public_base],
     saves=[R12],
     source="RFC 7748 6.1; RFC 8446 4.2.8.2",
 )
-def tls_make_share(a: Asm, shard: ShardContext) -> None:
+def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
     """Draw a private key and make its public one."""
     arena = TlsArena.at(R12)
     a.mov(R12, shard.tls.arena_ptr)
+    a.mov(arena.share_group, CX)
     a.lea(RDI, arena.private.address)
-    a.mov(ECX, PRIVATE_BYTES)
-    a.call(drbg_bytes)
-    a.mov(arena.share_group, Group.X25519)
-    a.mov(arena.share_len, SHARE_BYTES[Group.X25519])
+    a.cmp(group, Group.X25519)
+    with a.if_(E):
+        a.mov(arena.share_len, SHARE_BYTES[Group.X25519])
+        a.mov(ECX, PRIVATE_BYTES)
+        a.call(drbg_bytes)
+        a.lea(RDI, arena.share.address)
+        a.lea(RSI, arena.private.address)
+        a.lea(RDX, TLS_X25519_POINT.address)
+        a.call(x25519_base)
+        a.ret()
+    a.mov(arena.share_len, SHARE_BYTES[Group.SECP256R1])
+    a.call(p256_draw)
     a.lea(RDI, arena.share.address)
     a.lea(RSI, arena.private.address)
-    a.lea(RDX, TLS_X25519_POINT.address)
-    a.call(x25519_base)
+    a.call(p256_public_base)
     a.ret()
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the shard; the server's share is there")],
-    outputs=[Out(CF, "1 = the share is a point of small order")],
+    inputs=[In(RBX, ShardContext, "the shard; the server's share is there, of the group of ours")],
+    outputs=[Out(CF, "1 = the share is a point of small order, or no point")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.arena_ptr],
+    reads=[TlsContext.arena_ptr, TlsArena.share_group],
     writes=[TlsArena.private],
-    calls=[x25519_base],
+    calls=[x25519_base, p256_agree_base],
     saves=[R12],
-    source="RFC 7748 6.1; RFC 8446 7.4.2",
+    source="RFC 7748 6.1; RFC 8446 4.2.8.2 and 7.4",
 )
 def tls_agree(a: Asm, shard: ShardContext) -> None:
     """Make what both shares give; the private key is erased, it serves this connection alone."""
@@ -64,7 +79,11 @@ def tls_agree(a: Asm, shard: ShardContext) -> None:
     a.lea(RDI, arena.shared.address)
     a.lea(RSI, arena.private.address)
     a.lea(RDX, arena.peer_share.address)
-    a.call(x25519_base)
+    a.cmp(arena.share_group, Group.X25519)
+    with a.if_(E):
+        a.call(x25519_base)
+    with a.else_():
+        a.call(p256_agree_base)
     a.lea(RDI, arena.private.address)
     a.mov(ECX, PRIVATE_BYTES // 8)
     # The verdict outlives the erasure: no flag changes in between.

@@ -114,6 +114,7 @@ class Server:
         tickets: Tickets behind the handshake.
         alpn: The protocols that it speaks.
         version: The one version that it speaks.
+        curve: The one curve of its key exchange, by OpenSSL's name; any when it is empty.
     """
 
     def __init__(
@@ -125,10 +126,13 @@ class Server:
         tickets: int = 2,
         alpn: tuple[str, ...] = ("http/1.1",),
         version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+        curve: str = "",
     ) -> None:
         self.identity = shown or identity(kind)
         context = server_context(self.identity, version=version, alpn=alpn)
         context.num_tickets = tickets
+        if curve:
+            context.set_ecdh_curve(curve)
         if request:
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(self.identity.chain)

@@ -9,7 +9,7 @@ from emulator.models.tls.share import tls_make_share
 from emulator.models.tls.transcript import arena_of
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsState
+from firmware.layouts.tls import Group, TlsState
 from firmware.layouts.tls_sites import NO_ROOM
 
 
@@ -19,7 +19,7 @@ def tls_begin(w: World, shard: int) -> None:
     tls, arena = w.view(ShardContext, shard).tls, arena_of(w, shard)
     drbg_bytes(w, arena.offset_of("random"), 32)
     drbg_bytes(w, arena.offset_of("session_id"), 32)
-    tls_make_share(w, shard)
+    tls_make_share(w, shard, Group.X25519)
     tls_write_hello(w, shard)
     if tls_send_message(w, shard, arena.offset_of("hello"), arena.hello_len):
         refuse(w, shard, NO_ROOM)

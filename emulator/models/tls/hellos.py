@@ -10,7 +10,7 @@ from emulator.models.tls.send import (
     tls_reserve_record,
 )
 from emulator.models.tls.server_hello import tls_judge_hello, tls_take_retry, tls_take_share
-from emulator.models.tls.share import tls_agree
+from emulator.models.tls.share import tls_agree, tls_make_share
 from emulator.models.tls.transcript import (
     arena_of,
     tls_transcript_add,
@@ -21,7 +21,7 @@ from emulator.models.tls.transcript import (
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsFlag
 from firmware.layouts.tls_arena import Place
-from firmware.layouts.tls_sites import GROUP, KEY_SHARE, NO_ROOM
+from firmware.layouts.tls_sites import KEY_SHARE, NO_ROOM
 
 
 @model
@@ -45,7 +45,7 @@ def tls_on_retry(w: World, shard: int, body: int, length: int) -> int:
     if error:
         return int(error)
     if group:
-        return GROUP.code | int(group)
+        tls_make_share(w, shard, group)
     tls_transcript_retry(w, shard)
     tls_transcript_add(w, shard, body - 4, length + 4)
     if tls_change_cipher_spec(w, shard):

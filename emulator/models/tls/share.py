@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.crypto.drbg import drbg_bytes
+from emulator.models.crypto.p256 import P256_MODELS, p256_draw
 from emulator.models.crypto.x25519 import MODELS_X25519
 from emulator.models.tls.transcript import arena_of
 from firmware.layouts.field import Level
@@ -9,23 +10,31 @@ from firmware.layouts.tls import Group
 from firmware.layouts.tls_arena import TLS_X25519_POINT
 
 x25519_base = MODELS_X25519[Level.BASE]
+p256_agree_base, p256_public_base = P256_MODELS[Level.BASE]
 
 
 @model
-def tls_make_share(w: World, shard: int) -> None:
-    """X25519(a, 9)."""
+def tls_make_share(w: World, shard: int, group: int) -> None:
+    """X25519(a, 9), or a * G of P-256."""
     arena = arena_of(w, shard)
-    private = arena.offset_of("private")
-    drbg_bytes(w, private, 32)
-    arena.share_group, arena.share_len = Group.X25519, 32
-    x25519_base(w, arena.offset_of("share"), private, w.address(TLS_X25519_POINT))
+    private, share = arena.offset_of("private"), arena.offset_of("share")
+    arena.share_group = group
+    if group == Group.X25519:
+        arena.share_len = 32
+        drbg_bytes(w, private, 32)
+        x25519_base(w, share, private, w.address(TLS_X25519_POINT))
+    else:
+        arena.share_len = 65
+        p256_draw(w, private)
+        p256_public_base(w, share, private)
 
 
 @model
 def tls_agree(w: World, shard: int) -> int:
-    """X25519(a, X25519(b, 9)); the key is used once."""
+    """X25519(a, X25519(b, 9)), or X of a * B; the key is used once."""
     arena = arena_of(w, shard)
-    shared, private = arena.offset_of("shared"), arena.offset_of("private")
-    zero = x25519_base(w, shared, private, arena.offset_of("peer_share"))
+    shared, private, peer = (arena.offset_of(n) for n in ("shared", "private", "peer_share"))
+    agree = x25519_base if arena.share_group == Group.X25519 else p256_agree_base
+    refused = agree(w, shared, private, peer)
     arena.private[:] = bytes(32)
-    return int(zero)
+    return int(refused)

@@ -6,7 +6,7 @@ import pytest
 
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.tls import MOVES, HandshakeType, Suite, TlsFlag, TlsState
+from firmware.layouts.tls import MOVES, Group, HandshakeType, Suite, TlsFlag, TlsState
 from firmware.layouts.tls_arena import TLS_HELLO_SUITES
 from firmware.layouts.tls_sites import Alert
 from firmware.tls.begin import tls_begin
@@ -118,6 +118,22 @@ def test_segments_of_any_size(step):
     server = Server(request=True)
     connect(server, step=step)
     talk(server)
+
+
+@pytest.mark.parametrize("suite", Suite)
+def test_a_server_that_insists_on_p256_asks_for_it(suite):
+    server = Server(curve="prime256v1")
+    only_suite(suite)
+    connect(server)
+    assert (BENCH.tls.group, BENCH.tls.suite) == (Group.SECP256R1, suite)
+    talk(server)
+
+
+def test_a_server_that_insists_on_another_curve_has_an_alert():
+    server = Server(curve="secp384r1")
+    BENCH.receive(server.feed(begun()))
+    tick()
+    assert BENCH.failure()[0] == f"tls.alert_received({Alert.HANDSHAKE_FAILURE})"
 
 
 def test_a_request_is_answered_with_an_empty_certificate():

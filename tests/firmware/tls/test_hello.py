@@ -57,7 +57,7 @@ def test_extensions_are_these_and_no_others():
     assert [kind for kind, _ in found] == [0, 10, 13, 16, 43, 51]
     values = dict(found)
     assert values[0] == b"\x00\x12\x00\x00\x0fgateway.example"
-    assert values[10] == bytes.fromhex("0002001d")
+    assert values[10] == bytes.fromhex("0004001d0017")
     assert values[13] == bytes.fromhex("0010040308040503080508060401050106 01".replace(" ", ""))
     assert values[16] == b"\x00\x09\x08http/1.1"
     assert values[43] == bytes.fromhex("020304")

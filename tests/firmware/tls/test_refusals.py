@@ -1,14 +1,19 @@
 """Handshakes in lockstep: a whole one, retries, and every message that may not come."""
 
 import hashlib
+import hmac
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import Group, TlsState
 from firmware.layouts.tls_arena import RETRY_RANDOM, TlsArena
+from firmware.layouts.tls_schedule import EARLY_SALTS
+from firmware.layouts.tls_sites import Alert
 from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_take_message, tls_tick
 from firmware.tls.judge import tls_wakes
@@ -152,8 +157,88 @@ def test_a_second_retry_is_refused():
 def test_a_retry_for_a_group_that_is_not_offered():
     begun()
     body = hello(
-        VERSIONS, (51, b"\0\x17"), random=RETRY_RANDOM, session_id=BENCH.arena.session_id[:]
+        VERSIONS, (51, b"\0\x18"), random=RETRY_RANDOM, session_id=BENCH.arena.session_id[:]
     )
     BENCH.receive(plain(message(body)))
     BENCH.call(tls_tick)
-    assert BENCH.failure()[0] == "tls.group(23)"
+    assert BENCH.failure()[0] == "tls.group(24)"
+
+
+# -- P-256 ----------------------------------------------------------------------------------------
+_ASKED: dict[str, bytes] = {}
+PEER = ec.derive_private_key(0xDECADE, ec.SECP256R1())
+
+
+def encoded(public):
+    return public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def asked():
+    """Ask for a share of P-256; return it. As with `begun`, once is enough."""
+    if not _ASKED:
+        begun()
+        body = hello(
+            VERSIONS, (51, b"\0\x17"), random=RETRY_RANDOM, session_id=BENCH.arena.session_id[:]
+        )
+        BENCH.receive(plain(message(body)))
+        BENCH.call(tls_tick)
+        _ASKED["arena"] = BENCH.lab.machine.read(ARENA, TlsArena.message.offset)
+        _ASKED["hello"] = BENCH.sent()
+    BENCH.lab.machine.write(ARENA, _ASKED["arena"])
+    BENCH.tls.state, BENCH.tls.deadline = TlsState.WAIT_SECOND_HELLO, 1 << 60
+    return _ASKED["hello"]
+
+
+def answered(key):
+    """Answer the second hello with a share of P-256."""
+    again = asked()
+    body = hello(VERSIONS, share(Group.SECP256R1, key), session_id=BENCH.arena.session_id[:])
+    BENCH.receive(plain(message(body)))
+    BENCH.call(tls_tick)
+    return again
+
+
+def test_a_retry_for_p256_is_answered_with_a_share_of_it():
+    again = asked()
+    extension = b"\0\x33\0\x47\0\x45\0\x17\0\x41"
+    assert again.count(extension) == 1
+    private = int.from_bytes(bytes(BENCH.arena.private), "little")
+    public = ec.derive_private_key(private, ec.SECP256R1()).public_key()
+    assert again.endswith(extension + encoded(public))
+
+
+def test_a_share_of_p256_gives_what_the_peer_finds():
+    again = answered(encoded(PEER.public_key()))
+    assert (BENCH.tls.state, BENCH.tls.group) == (TlsState.WAIT_EXTENSIONS, Group.SECP256R1)
+    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), again[-65:])
+    salt = EARLY_SALTS[32].init
+    assert salt is not None
+    secret = hmac.digest(salt, PEER.exchange(ec.ECDH(), public), "sha256")
+    assert BENCH.arena.secret[:32] == secret
+    assert bytes(BENCH.arena.private) + bytes(BENCH.arena.shared) == bytes(64)
+
+
+GOOD = encoded(PEER.public_key())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
+        b"\x06" + GOOD[1:],
+        b"\x04" + bytes(64),
+        b"\x04" + b"\xff" * 64,
+        bytes(65),
+    ],
+)
+def test_a_share_that_is_no_point_is_refused(key):
+    answered(key)
+    assert BENCH.failure() == ("tls.key_share", TlsState.FAILED)
+    assert BENCH.sent() == b"\x15\x03\x03\0\2" + bytes([2, Alert.ILLEGAL_PARAMETER])
+    assert bytes(BENCH.arena.private) + bytes(BENCH.arena.shared) == bytes(64)
+
+
+@pytest.mark.parametrize("key", [b"", b"\0", GOOD[:33], GOOD[:-1], GOOD + b"\0"])
+def test_a_share_of_a_wrong_length_is_refused(key):
+    answered(key)
+    assert BENCH.failure() == ("tls.key_share", TlsState.FAILED)
