@@ -12,7 +12,7 @@ from pxe.gateway.server import GatewayServer
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
 from toolchain.cli import images
 from toolchain.cli.diagnostics import ask
-from toolchain.cli.runner import with_gateway, with_lines
+from toolchain.cli.run_config import with_gateway, with_lines
 from toolchain.config import load_config
 from toolchain.layout.pack import unpack
 

@@ -15,7 +15,7 @@ from tests.support.kosoku import CASES, failures, verdicts
 from tests.system.roles import echo_node
 from toolchain.build import make_template
 from toolchain.cli import images
-from toolchain.cli.runner import with_lines
+from toolchain.cli.run_config import with_lines
 from toolchain.config import load_config
 from toolchain.layout.pack import pack as pack_struct
 

@@ -25,10 +25,20 @@ if TYPE_CHECKING:
     from toolchain.config import NodeConfig
 
 VERSION = 1
+RELEASED = 1_793_491_200
+"""2026-11-01: no image was built before, so this is the time of one that nobody stated a time for."""
 PROFILES = {profile.name.lower(): profile for profile in ProfileId}
 ID_AT = ConfigBlob.build_id.offset
 SECRET = slice(ConfigBlob.token.offset, ConfigBlob.control_key.offset + ConfigBlob.control_key.size)
 """Where in the page the token and the key of the control channel lie, one behind the other."""
+
+
+def image_time(config: NodeConfig) -> int:
+    """Return when the image says that it was built; 0 for nothing.
+
+    With TLS it always says something: a node tells an impossible clock by it.
+    """
+    return config.build_time or (RELEASED if config.gateway.endpoint.secure else 0)
 
 
 def _wire(address: IPv4Address | None) -> int:
@@ -95,7 +105,7 @@ def config_blob(config: NodeConfig) -> bytes:
         {
             "magic": CONFIG_MAGIC,
             "version": VERSION,
-            "build_time": config.build_time,
+            "build_time": image_time(config),
             "global_total": config.shards.total,
             "local_start": config.shards.start,
             "local_count": config.shards.count,

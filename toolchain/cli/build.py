@@ -96,7 +96,7 @@ def build(
         "stack_limit_bytes": STACK_BYTES,
         "stack_deepest": deepest,
         "build_id": build_id,
-        "build_time": config.build_time,
+        "build_time": blob.image_time(config),
         "trust": None if trust is None else _trust_report(trust, store),
         "notes": notes,
     }

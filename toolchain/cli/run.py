@@ -124,12 +124,13 @@ Examples:
   shardfw run --shards 4 --load 200          with 200 dispatches a second
   shardfw run --shards 256 --until-ready     a full node in 32 MiB; 80 s, for Identifies are paced
   shardfw run --until-ready --json           boot, wait for READY, print the figures, end
+  shardfw run --tls                          over wss://, with a CA made for this run
   shardfw run -c node.toml --nic modern      with a configuration, on another device
 
 \b
 JSON, printed once when all shards are READY:
   shards, ready            how many the node holds, how many are READY
-  transport                "ws": plain WebSocket
+  transport                "wss": over TLS 1.3, "ws": plain WebSocket
   nbp_to_ready_ms          from the node's first instruction, by its own clock
   power_on_to_ready_ms     from the start of QEMU, by this machine's clock
   image_bytes              size of the boot image"""
@@ -167,6 +168,7 @@ JSON, printed once when all shards are READY:
     default=True,
     help="Start a local gateway, or use the one of the configuration.",
 )
+@click.option("--tls", is_flag=True, help="Let the local gateway serve TLS 1.3.")
 @click.option(
     "--load",
     default=0.0,
@@ -189,6 +191,7 @@ def command(
     memory: int,
     nic: str,
     local: bool,
+    tls: bool,
     load: float,
     pcap: Path | None,
     name: str,
@@ -202,6 +205,10 @@ def command(
     """
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
+    if tls and not local:
+        raise click.UsageError(
+            "--tls is about the local gateway; without one the URL of the configuration decides"
+        )
     from toolchain.cli.build import read_config  # noqa: PLC0415
 
     checked = read_config(config, dict(_overrides(shards, config)), makes_key=True)
@@ -219,6 +226,7 @@ def command(
         memory_mb=memory,
         nic=NicModel[nic.upper()],
         local_gateway=local,
+        tls=tls,
         load=load,
         pcap=pcap,
     )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretBytes
-
 from firmware.layouts import log
+from pxe.gateway.certificates import make_chain
+from pxe.gateway.cli_support import LOCAL_NAMES
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.protocol import PROFILES
 from pxe.gateway.server import GatewayServer
@@ -23,11 +22,9 @@ from toolchain.cli import diagnostics, images
 from toolchain.cli.board import STEPS, Board
 from toolchain.cli.control import Place
 from toolchain.cli.handover import handed_over
+from toolchain.cli.run_config import with_control_key, with_gateway, with_lines, with_sessions
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.cli.sessions import SessionKeeper, SessionStore, state_folder
-from toolchain.config.control_key import KEY_BYTES_MIN
-from toolchain.config.endpoint import QEMU_HOST
-from toolchain.config.schema import DISCOVERY_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,6 +64,7 @@ class RunOptions:
         memory_mb: RAM in MiB.
         nic: The device.
         local_gateway: Whether to start one; else the configuration's is used.
+        tls: Whether the local one serves TLS, with a CA that the image trusts.
         load: Dispatches a second of the local gateway.
         pcap: File for every frame, or None.
     """
@@ -77,49 +75,9 @@ class RunOptions:
     memory_mb: int = 32
     nic: NicModel = NicModel.TRANSITIONAL
     local_gateway: bool = True
+    tls: bool = False
     load: float = 0.0
     pcap: Path | None = None
-
-
-def with_gateway(config: NodeConfig, port: int) -> NodeConfig:
-    """Return the configuration with this machine's gateway, as a node on QEMU's network sees it.
-
-    A node that discovers its gateway asks it there for itself.
-    """
-    gateway = config.gateway
-    if gateway.discovery == "static":
-        where = {"url": f"ws://{QEMU_HOST}:{port}{gateway.endpoint.path}"}
-    else:
-        path = DISCOVERY_PATH[gateway.profile]
-        where = {"discovery_url": f"http://{QEMU_HOST}:{port}{path}"}
-    nothing = dict.fromkeys(("host", "port", "path"))
-    return replace(config, gateway=config.gateway.model_copy(update=where | nothing))
-
-
-def with_lines(config: NodeConfig) -> NodeConfig:
-    """Return the configuration with the log lines that the runner reads: info, on COM1."""
-    level = config.log.level if config.log.level in ("debug", "trace") else "info"
-    return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
-
-
-def with_control_key(config: NodeConfig) -> NodeConfig:
-    """Return the configuration with a key for commands: its own, else one for this run alone."""
-    if config.control_key.get_secret_value():
-        return config
-    return replace(config, control_key=SecretBytes(secrets.token_bytes(KEY_BYTES_MIN)))
-
-
-def with_sessions(config: NodeConfig, *, kept: bool) -> NodeConfig:
-    """Return the configuration with this runner as the keeper of sessions.
-
-    Args:
-        config: The node's.
-        kept: Whether there are some; else nobody waits for them.
-    """
-    update: dict[str, object] = {"provider": "host"}
-    if not kept:
-        update["load_timeout_ms"] = 0
-    return replace(config, sessions=config.sessions.model_copy(update=update))
 
 
 @dataclass
@@ -132,6 +90,7 @@ class Runner:
         board: What its lines told.
         image_bytes: Size of the image; 0 until it is made.
         gateway: The local gateway, None without one.
+        root: The certificate of its CA, PEM; None without TLS.
     """
 
     options: RunOptions
@@ -139,12 +98,14 @@ class Runner:
     board: Board = field(init=False)
     image_bytes: int = 0
     gateway: GatewayServer | None = None
+    root: bytes | None = None
     _node: Node | None = None
     _key: bytes = field(default=b"", repr=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _keeper: SessionKeeper | None = None
     _keeping: asyncio.Task[int] | None = None
     _saves: bool = False
+    _secure: bool = False
 
     def __post_init__(self) -> None:
         shards = self.options.config.shards
@@ -181,8 +142,13 @@ class Runner:
             config = with_sessions(config, kept=self._keeper.load(moved))
             self._key = config.control_key.get_secret_value()
             if self.options.local_gateway:
-                self.gateway = await stack.enter_async_context(GatewayServer(self._gateway()))
-                config = with_gateway(config, self.gateway.port)
+                chain = make_chain(LOCAL_NAMES) if self.options.tls else None
+                self.root = None if chain is None else chain.root
+                context = None if chain is None else chain.context()
+                server = GatewayServer(self._gateway(), ssl_context=context)
+                self.gateway = await stack.enter_async_context(server)
+                config = with_gateway(config, self.gateway.port, self.root)
+            self._secure = config.gateway.endpoint.secure
             config = with_lines(config)
             self._node = await self._start(stack, folder, config)
             try:
@@ -339,7 +305,7 @@ class Runner:
         return {
             "shards": len(self.board.rows),
             "ready": self.board.ready,
-            "transport": "ws",
+            "transport": "wss" if self._secure else "ws",
             "nbp_to_ready_ms": self.board.nbp_to_ready_ms,
             "power_on_to_ready_ms": self.board.power_on_to_ready_ms,
             "image_bytes": self.image_bytes,
@@ -399,4 +365,4 @@ class Runner:
         }
 
 
-__all__ = ["NodeError", "NodeStoppedError", "RunError", "RunOptions", "Runner", "with_gateway"]
+__all__ = ["NodeError", "NodeStoppedError", "RunError", "RunOptions", "Runner"]

@@ -8,6 +8,7 @@ from importlib import metadata
 import pytest
 from click.testing import CliRunner
 
+from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.trust import (
     EMPTY_STORE,
     TRUST_MAGIC,
@@ -19,10 +20,11 @@ from firmware.layouts.trust import (
 from tests.support.chains import root, validity
 from toolchain.build import BuildError, Template
 from toolchain.cli import images
+from toolchain.cli.blob import RELEASED
 from toolchain.cli.build import command
 from toolchain.cli.trust import store_of, trust_of
 from toolchain.config import load_config
-from toolchain.layout.pack import unpack
+from toolchain.layout.pack import pack, unpack
 from toolchain.link.reader import read_image
 from toolchain.trust import read_anchor
 
@@ -112,6 +114,19 @@ def test_the_report_names_version_digest_and_size(folder):
         f"{trust.digest.hex()}\n"
     ) in result.output
     assert " bytes with the trust store" in result.output
+
+
+@pytest.mark.parametrize(
+    ("stated", "time"), [("", RELEASED), ("[build]\ntime = 1800000000\n", 1_800_000_000)]
+)
+def test_an_image_with_tls_says_when_it_was_built_at_the_earliest(folder, stated, time):
+    """A node with TLS tells an impossible clock by it."""
+    result = build(folder, f'anchors = "web"\n{stated}', "--json")
+    report = json.loads(result.stdout)
+    file = (folder / report["files"]["image"]).read_bytes()
+    at = file.index(pack(ConfigBlob, {"magic": CONFIG_MAGIC, "version": 1})[:8])
+    assert unpack(ConfigBlob, file[at:])["build_time"] == report["build_time"] == time
+    assert datetime.fromtimestamp(RELEASED, UTC) < TODAY
 
 
 @pytest.mark.parametrize(("days", "warned"), [(1, True), (89, True), (90, False)])

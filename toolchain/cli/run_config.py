@@ -1,0 +1,70 @@
+"""What `shardfw run` changes in a configuration: gateway, log lines, key, sessions."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pydantic import SecretBytes
+
+from toolchain.config.control_key import KEY_BYTES_MIN
+from toolchain.config.endpoint import QEMU_HOST
+from toolchain.config.schema import DISCOVERY_PATH
+
+if TYPE_CHECKING:
+    from toolchain.config import NodeConfig
+
+LOCAL_CA = "local gateway"
+"""What the image calls the local gateway's CA in the version of its anchors."""
+
+
+def with_gateway(config: NodeConfig, port: int, root: bytes | None = None) -> NodeConfig:
+    """Return the configuration with this machine's gateway, as a node on QEMU's network sees it.
+
+    A node that discovers its gateway asks it there for itself.
+
+    Args:
+        config: The node's.
+        port: Where the gateway listens.
+        root: Its CA's certificate when it serves TLS; joins the anchors.
+    """
+    gateway, s = config.gateway, "" if root is None else "s"
+    if gateway.discovery == "static":
+        where = {"url": f"ws{s}://{QEMU_HOST}:{port}{gateway.endpoint.path}"}
+    else:
+        path = DISCOVERY_PATH[gateway.profile]
+        where = {"discovery_url": f"http{s}://{QEMU_HOST}:{port}{path}"}
+    nothing = dict.fromkeys(("host", "port", "path"))
+    own = () if root is None else ((LOCAL_CA, root),)
+    return replace(
+        config,
+        gateway=config.gateway.model_copy(update=where | nothing),
+        extra_anchors=(*config.extra_anchors, *own),
+    )
+
+
+def with_lines(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with the log lines that the runner reads: info, on COM1."""
+    level = config.log.level if config.log.level in ("debug", "trace") else "info"
+    return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
+
+
+def with_control_key(config: NodeConfig) -> NodeConfig:
+    """Return the configuration with a key for commands: its own, else one for this run alone."""
+    if config.control_key.get_secret_value():
+        return config
+    return replace(config, control_key=SecretBytes(secrets.token_bytes(KEY_BYTES_MIN)))
+
+
+def with_sessions(config: NodeConfig, *, kept: bool) -> NodeConfig:
+    """Return the configuration with this runner as the keeper of sessions.
+
+    Args:
+        config: The node's.
+        kept: Whether there are some; else nobody waits for them.
+    """
+    update: dict[str, object] = {"provider": "host"}
+    if not kept:
+        update["load_timeout_ms"] = 0
+    return replace(config, sessions=config.sessions.model_copy(update=update))
