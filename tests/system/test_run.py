@@ -123,6 +123,29 @@ def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic):
     assert leftovers(environ) == []
 
 
+@pytest.mark.parametrize("discovery", ["static", "http"])
+def test_over_tls_every_shard_knows_its_server(environ, discovery):
+    """The gateway is dialled at wss://, or asked for over https:// first."""
+    config = environ / "node.toml"
+    config.write_text(
+        f'[gateway]\ndiscovery = "{discovery}"\nmax_concurrency = 16\n[shards]\ncount = 16\n'
+    )
+    with Running("--tls", "--direct", "-c", str(config), "--json") as run:
+        run.wait('"ready": 16')
+        assert json.loads(run.lines[-1])["transport"] == "wss"
+        shown = json.loads(cli("status", "--json").stdout)
+        code, said = run.end()
+    assert code == 0, said
+    for row in shown["shards"]:
+        assert (row["state"], row["tls_state"]) == ("READY", "CONNECTED")
+        tls = row["tls"]
+        assert (tls["protocol"], tls["chain"], tls["key"]) == ("TLS 1.3", "verified", "P256")
+        assert tls["anchor"] == "shardfw local gateway, root"
+        assert tls["suite"].startswith("TLS_")
+        assert tls["group"] in {"x25519", "secp256r1"}
+    assert leftovers(environ) == []
+
+
 def test_256_shards_boot_in_32_mib_and_stay_ready(environ):
     """The whole table, through the boot ROM. One group identifies, so that nothing is paced: more lines
     at once than the serial port takes, and the runner asks the node for what it missed.

@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from ipaddress import IPv4Address
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from firmware.errors import describe
@@ -23,12 +24,13 @@ from firmware.layouts.status import (
 )
 from firmware.layouts.stop import StopPhase
 from firmware.layouts.tcp import TcpState
-from firmware.layouts.tls import TlsState
+from firmware.layouts.tls import Group, Suite, TlsState
 from firmware.layouts.websocket import WsState
+from firmware.layouts.x509 import KeyKind
 from toolchain.layout.pack import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 AT_ONCE = 32
 """Questions that are open at the same time; a node's card has not many more receive buffers."""
@@ -182,8 +184,31 @@ def observe_node(shards: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return what an answer says of its slot's shard, in the stable keys of the JSON output."""
+def _tls(reply: dict[str, Any], anchors: Mapping[int, str]) -> dict[str, Any] | None:
+    """Return what is agreed on with the server, and whether its chain is good; None before that."""
+    if not reply["tls_suite"]:
+        return None
+    anchor = reply["tls_anchor"]
+    return {
+        "protocol": "TLS 1.3",
+        "suite": f"TLS_{_name(Suite, reply['tls_suite'])}",
+        "group": _name(Group, reply["tls_group"]).lower() if reply["tls_group"] else None,
+        "chain": "verified" if anchor else "pending",
+        "key": _name(KeyKind, reply["tls_key"]) if anchor else None,
+        "anchor": anchors.get(anchor) if anchor else None,
+        "anchor_hash": f"{anchor:016x}" if anchor else None,
+    }
+
+
+def shard_report(
+    reply: dict[str, Any], anchors: Mapping[int, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return what an answer says of its slot's shard, in the stable keys of the JSON output.
+
+    Args:
+        reply: The answer, unpacked.
+        anchors: What to call an anchor, by the hash of its name.
+    """
     head = unpack(ShardContext, reply["shard"], partial=True)
     flags = ShardFlag(head["flags"])
     known = ShardFlag.SEQ_VALID in flags
@@ -207,6 +232,7 @@ def shard_report(reply: dict[str, Any]) -> dict[str, Any]:
         "lease_left_ms": _left_ms(reply["lease_deadline"], reply),
         "tcp_state": _name(TcpState, reply["tcp_state"]),
         "tls_state": _name(TlsState, reply["tls_state"]),
+        "tls": _tls(reply, anchors),
         "websocket_state": _name(WsState, reply["ws_state"]),
         "gateway_state": _name(GatewayState, reply["gateway_state"]),
         "heartbeat_misses": head["hb_misses"],

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from toolchain.cli.handover import handed_over
 from toolchain.cli.run_config import with_control_key, with_gateway, with_lines, with_sessions
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.cli.sessions import SessionKeeper, SessionStore, state_folder
+from toolchain.cli.trust import labels_of, trust_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -106,6 +108,7 @@ class Runner:
     _keeping: asyncio.Task[int] | None = None
     _saves: bool = False
     _secure: bool = False
+    _anchors: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shards = self.options.config.shards
@@ -149,6 +152,7 @@ class Runner:
                 self.gateway = await stack.enter_async_context(server)
                 config = with_gateway(config, self.gateway.port, self.root)
             self._secure = config.gateway.endpoint.secure
+            self._anchors = labels_of(trust_of(config, datetime.now(UTC)))
             config = with_lines(config)
             self._node = await self._start(stack, folder, config)
             try:
@@ -351,7 +355,7 @@ class Runner:
             await self._keeping
 
     async def _where(self, _request: dict[str, Any]) -> dict[str, object]:
-        """Tell where the node is reached from this machine, and with which key.
+        """Tell where the node is reached from this machine, with which key, and whom it trusts.
 
         The socket that asks is private to this user.
         """
@@ -362,6 +366,7 @@ class Runner:
             "control_key": self._key.hex(),
             "gateway_port": None if self.gateway is None else self.gateway.port,
             "qemu_pid": node.pid,
+            "anchors": {f"{known:016x}": label for known, label in self._anchors.items()},
         }
 
 

@@ -94,6 +94,15 @@ CONNECTION: Sequence[Column] = (
     ("identified", lambda r: r["identifies"]),
     ("resumed", lambda r: r["resumes"]),
 )
+TLS: Sequence[Column] = (
+    ("shard", lambda r: r["shard"]),
+    ("protocol", lambda r: r["tls"]["protocol"]),
+    ("suite", lambda r: r["tls"]["suite"]),
+    ("group", lambda r: _plain(r["tls"]["group"])),
+    ("chain", lambda r: r["tls"]["chain"]),
+    ("server's key", lambda r: _plain(r["tls"]["key"])),
+    ("anchor", lambda r: _plain(r["tls"]["anchor"] or r["tls"]["anchor_hash"]).replace("[", "\\[")),
+)
 FAILURE: Sequence[Column] = (
     ("shard", lambda r: r["shard"]),
     ("failed", _failure("ago_ms", lambda v: f"{milliseconds(v)} ago")),
@@ -178,6 +187,8 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     if shards:
         console.print(_table("Lifecycle", LIFECYCLE, shards))
         console.print(_table("Connection", CONNECTION, shards))
+    if encrypted := [row for row in shards if row["tls"] is not None]:
+        console.print(_table("TLS", TLS, encrypted))
     failed = [row for row in shards if row["last_failure"] is not None]
     if failed:
         console.print(_table("Last failure", FAILURE, failed))
@@ -185,14 +196,27 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         console.print("no attempt has failed")
 
 
-def _find(name: str, host: str | None, port: int | None) -> tuple[str, int]:
-    """Return the address to ask: as given, else that of the node that runs here."""
+def _find(name: str, host: str | None, port: int | None) -> tuple[str, int, dict[int, str]]:
+    """Return the address to ask, as given, else that of the node that runs here, and its anchors."""
     if host is not None:
-        return host, port or DEFAULT_PORT
+        return host, port or DEFAULT_PORT, {}
     if port is not None:
-        return "127.0.0.1", port
+        return "127.0.0.1", port, {}
     where = ask_runner(name, {"ask": "where"})
-    return str(where["diagnostics_host"]), int(where["diagnostics_port"])
+    anchors = {int(known, 16): label for known, label in where["anchors"].items()}
+    return str(where["diagnostics_host"]), int(where["diagnostics_port"]), anchors
+
+
+def _anchors(replies: Sequence[Row], known: dict[int, str]) -> dict[int, str]:
+    """Return what to call the anchors of the answers: as the runner does, or as certifi does."""
+    if all(reply["tls_anchor"] in {0, *known} for reply in replies):
+        return known
+    from datetime import UTC, datetime  # noqa: PLC0415 - a plain node needs none of it
+
+    from toolchain.cli.trust import labels_of  # noqa: PLC0415
+    from toolchain.trust import choose  # noqa: PLC0415
+
+    return labels_of(choose("all", (), datetime.now(UTC))) | known
 
 
 @click.command(
@@ -211,7 +235,9 @@ plan_moves (in the last hour), leaving (shards that close for a move) and recomm
 service told when it was asked for the gateway). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
-lease_deadline, lease_left_ms, tcp_state, tls_state, websocket_state, gateway_state,
+lease_deadline, lease_left_ms, tcp_state, tls_state, tls (null when plain; protocol, suite, group,
+chain: pending or verified, key of the server, anchor: its name where it is known, anchor_hash),
+websocket_state, gateway_state,
 heartbeat_misses, ack_age_ms, frame_age_ms, latency_ms, sequence, counters (dispatches,
 dispatches_malformed, ...), owner (user_id, null before READY; drain, how far a stop has come; tasks,
 what still runs: farewell, sending, beat, event), last_failure."""
@@ -250,7 +276,7 @@ def command(
     from toolchain.cli import diagnostics  # noqa: PLC0415
 
     try:
-        address, udp = _find(name, host, port)
+        address, udp, known = _find(name, host, port)
         # Seen on a terminal only, and only when the answer takes its time.
         with Console(stderr=True).status(f"asking {address} UDP port {udp}"):
             replies = diagnostics.ask(address, udp, timeout)
@@ -258,7 +284,9 @@ def command(
         raise click.ClickException(str(error)) from error
     node = diagnostics.node_report(replies[0])
     # A node without shards answers for slot 0 with its own part alone.
-    shards = [diagnostics.shard_report(r) for r in replies if diagnostics.has_shard(r)]
+    replies = [reply for reply in replies if diagnostics.has_shard(reply)]
+    anchors = _anchors(replies, known)
+    shards = [diagnostics.shard_report(reply, anchors) for reply in replies]
     node |= diagnostics.observe_node(shards)
     if as_json:
         click.echo(json.dumps({"node": node, "shards": shards}))

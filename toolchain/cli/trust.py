@@ -81,6 +81,12 @@ def trust_of(config: NodeConfig, today: datetime) -> Trust | None:
         raise click.ClickException(str(error)) from error
 
 
+def labels_of(trust: Trust | None) -> dict[int, str]:
+    """Return what people call the anchors, by what a node calls them: the hash of the name."""
+    anchors = () if trust is None else trust.anchors
+    return {name_hash(anchor.subject): anchor.label for anchor in anchors}
+
+
 def store_of(trust: Trust | None) -> bytes:
     """Return the trust store of an image; an empty one for None."""
     return EMPTY_STORE if trust is None else trust_store(trust)

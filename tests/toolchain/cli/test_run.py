@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 
 from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.shard import ShardState
-from firmware.layouts.trust import TRUST_MAGIC
+from firmware.layouts.trust import TRUST_MAGIC, name_hash
 from pxe.gateway.certificates import make_chain
 from pxe.gateway.cli_support import LOCAL_NAMES
 from pxe.node import SerialLine
@@ -188,7 +188,10 @@ def test_a_run_lays_an_image_down_that_reaches_its_gateway(tmp_path, monkeypatch
 
     async def boot(runner, _stack, _folder, config):
         laid.append(images.complete(images.template_of(images.link()), config))
-        return SimpleNamespace()
+        return SimpleNamespace(forwarded_port=forwarded, pid=1)
+
+    async def forwarded():
+        return 4747
 
     async def reach(runner, _until):
         port, file = runner.gateway.port, laid[0]
@@ -200,6 +203,8 @@ def test_a_run_lays_an_image_down_that_reaches_its_gateway(tmp_path, monkeypatch
             anchor = read_anchor(read_pem(runner.root, "ca.pem")[0])
             assert anchor.subject + anchor.spki in store
             context = ssl.create_default_context(cadata=runner.root.decode())
+            known = (await runner._where({}))["anchors"]
+            assert known[f"{name_hash(anchor.subject):016x}"] == anchor.label
         url = f"{transport}://127.0.0.1:{port}/?v=10&encoding=json"
         name = "10.0.2.2" if tls else None
         async with connect(url, ssl=context, server_hostname=name) as client:
