@@ -3,36 +3,22 @@
 import asyncio
 import io
 import json
-import ssl
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from websockets.asyncio.client import connect
 
-from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.shard import ShardState
-from firmware.layouts.trust import TRUST_MAGIC, name_hash
-from pxe.gateway.certificates import make_chain
-from pxe.gateway.cli_support import LOCAL_NAMES
 from pxe.node import SerialLine
 from tests.support.fake_node import FakeNode, FakeShard
-from toolchain.cli import images
-from toolchain.cli.blob import config_blob
 from toolchain.cli.run import _patience, command
 from toolchain.cli.run_config import with_control_key, with_gateway, with_lines
 from toolchain.cli.runner import RunError, Runner, RunOptions
 from toolchain.cli.runtime import RunnerError
-from toolchain.cli.trust import trust_of
 from toolchain.cli.view import render
 from toolchain.config import load_config
-from toolchain.layout.pack import pack, unpack
-from toolchain.trust import read_anchor, read_pem
-
-MAGIC = pack(ConfigBlob, {"magic": CONFIG_MAGIC, "version": 1})[:8]
 
 READY = (
     "t={} level=info shard={} code=lifecycle.ready durationMs=40 attempt=1 mode=identify shards=2 "
@@ -126,97 +112,6 @@ def test_a_node_that_discovers_asks_the_local_gateway(profile, path):
         },
     )
     assert with_gateway(config, 4321).gateway.endpoint.url == f"http://10.0.2.2:4321{path}"
-
-
-def test_tls_is_about_the_local_gateway(tmp_path):
-    result = invoke("--no-gateway", "--tls", "-c", str(tmp_path / "node.toml"))
-    assert result.exit_code == 2
-    assert "--tls is about the local gateway; without one the URL of the conf" in result.output
-
-
-ROOT = make_chain(LOCAL_NAMES).root
-
-
-@pytest.mark.parametrize(
-    ("gateway", "place", "url"),
-    [
-        ({}, "url", "wss://10.0.2.2:4321/?v=10&encoding=json"),
-        ({"url": "wss://gw.lan/x?y=1"}, "url", "wss://10.0.2.2:4321/x?y=1"),
-        ({"host": "gw.lan", "port": 81}, "url", "wss://10.0.2.2:4321/?v=10&encoding=json"),
-        ({"discovery": "http"}, "discovery_url", "https://10.0.2.2:4321/gateway/bot"),
-    ],
-)
-def test_over_tls_the_node_trusts_the_local_gateway_s_ca(gateway, place, url):
-    config = load_config(None, {}, {f"gateway.{key}": value for key, value in gateway.items()})
-    changed = with_gateway(config, 4321, ROOT)
-    assert changed.gateway.endpoint.url == url
-    assert getattr(changed.gateway, place) == url
-    assert unpack(ConfigBlob, config_blob(changed))["gateway_secure"] == 1
-    trust = trust_of(changed, datetime.now(UTC))
-    assert trust is not None
-    assert trust.version.endswith(" + local gateway")
-    labels = [anchor.label for anchor in trust.anchors]
-    assert labels.count("shardfw local gateway, root") == 1
-    # The core of the web is there as well: the node finds this root among others.
-    assert len(labels) > 10
-
-
-def test_anchors_of_the_configuration_stay(tmp_path):
-    mine = make_chain(("gw.lan",)).root
-    (tmp_path / "ca.pem").write_bytes(mine)
-    (tmp_path / "node.toml").write_text(
-        '[gateway]\nurl = "wss://gw.lan/"\n[tls]\nanchors = "none"\nextra_anchors = ["ca.pem"]\n'
-    )
-    config = load_config(tmp_path / "node.toml", {})
-    secure = with_gateway(config, 4321, ROOT)
-    trust = trust_of(secure, datetime.now(UTC))
-    assert trust is not None
-    assert trust.version == "ca.pem + local gateway"
-    assert len(trust.anchors) == 2
-    # Without --tls the local gateway is plain, whatever the configuration's is.
-    plain = with_gateway(config, 4321)
-    assert plain.gateway.endpoint.url == "ws://10.0.2.2:4321/?v=10&encoding=json"
-    assert trust_of(plain, datetime.now(UTC)) is None
-
-
-@pytest.mark.parametrize(("tls", "transport"), [(False, "ws"), (True, "wss")])
-def test_a_run_lays_an_image_down_that_reaches_its_gateway(tmp_path, monkeypatch, tls, transport):
-    """All but QEMU: the gateway serves what the image asks for, and the image trusts it."""
-    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    laid = []
-
-    async def boot(runner, _stack, _folder, config):
-        laid.append(images.complete(images.template_of(images.link()), config))
-        return SimpleNamespace(forwarded_port=forwarded, pid=1)
-
-    async def forwarded():
-        return 4747
-
-    async def reach(runner, _until):
-        port, file = runner.gateway.port, laid[0]
-        page = unpack(ConfigBlob, file[file.index(MAGIC) :])
-        assert (page["gateway_port"], page["gateway_secure"]) == (port, int(tls))
-        context = None
-        if tls:
-            store = file[file.rindex(TRUST_MAGIC.to_bytes(4, "little")) :]
-            anchor = read_anchor(read_pem(runner.root, "ca.pem")[0])
-            assert anchor.subject + anchor.spki in store
-            context = ssl.create_default_context(cadata=runner.root.decode())
-            known = (await runner._where({}))["anchors"]
-            assert known[f"{name_hash(anchor.subject):016x}"] == anchor.label
-        url = f"{transport}://127.0.0.1:{port}/?v=10&encoding=json"
-        name = "10.0.2.2" if tls else None
-        async with connect(url, ssl=context, server_hostname=name) as client:
-            assert json.loads(await client.recv())["op"] == 10
-
-    monkeypatch.setattr(Runner, "_start", boot)
-    monkeypatch.setattr(Runner, "_wait", reach)
-    options = RunOptions(load_config(None, {}, {"shards.count": 2}), "node", tls=tls)
-    runner = Runner(options)
-    asyncio.run(runner.run(lambda _runner: asyncio.sleep(0)))
-    assert len(laid) == 1
-    assert runner.report()["transport"] == transport
 
 
 @pytest.mark.parametrize("profile", ["discord", "fluxer"])
