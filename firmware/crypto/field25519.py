@@ -27,11 +27,14 @@ from firmware.crypto.limbs import (
     store,
 )
 from firmware.layouts.field import ELEMENT, Level
-from toolchain.asm import EAX, RAX, Asm, In, Reg64, routine
+from toolchain.asm import EAX, RAX, Asm, B, In, Mem64, Reg64, routine
 from toolchain.asm.routine import Routine
 
 N = 4
 FOLD = 38
+TOP_BIT = 63
+"""Of the highest limb."""
+LEAST = LIMBS[:N]
 A24 = 121665
 """(486662 - 2) / 4, of Montgomery's formula (RFC 7748 5)."""
 _SOURCE = "RFC 7748 4.1; facts of s2n-bignum and x25519-x86_64: radix 2^64, folding by 38"
@@ -99,6 +102,45 @@ def _difference(a: Asm, limbs: Sequence[Reg64]) -> None:
     for n, word in enumerate(element(Y, N)):
         (a.sbb if n else a.sub)(limbs[n], word)
     _carried(a, limbs, a.sub, a.sbb)
+
+
+def least(a: Asm, value: Sequence[Mem64[int]]) -> None:
+    """LEAST := the least residue of an element."""
+    other = LIMBS[N:]
+    load(a, LEAST, value)
+    for _ in range(2):  # unrolled: bit 255 is worth 19, and that may carry into it once more
+        a.mov(RAX, LEAST[-1])
+        a.shr(RAX, TOP_BIT)
+        a.imul(RAX, RAX, 19)
+        a.btr(LEAST[-1], TOP_BIT)
+        a.add(LEAST[0], RAX)
+        for limb in LEAST[1:]:
+            a.adc(limb, 0)
+    # It is p or more when adding 19 reaches bit 255; then that sum without the bit is it.
+    for limb, copy in zip(LEAST, other, strict=True):
+        a.mov(copy, limb)
+    a.add(other[0], 19)
+    for limb in other[1:]:
+        a.adc(limb, 0)
+    a.bt(other[-1], TOP_BIT)
+    for limb, copy in zip(LEAST, other, strict=True):
+        a.cmov(B, limb, copy)
+    a.btr(LEAST[-1], TOP_BIT)
+
+
+@routine(
+    inputs=[In(X, int, "an element")],
+    clobbers=[RAX, *LIMBS],
+    reads=[ELEMENT],
+    writes=[ELEMENT],
+    secret=[ELEMENT],
+    source="RFC 7748 5",
+)
+def field25519_least(a: Asm, x: Reg64) -> None:
+    """Make an element the least residue."""
+    least(a, element(x, N))
+    store(a, element(x, N), LEAST)
+    a.ret()
 
 
 def _routines(level: Level) -> Field25519:

@@ -1,7 +1,7 @@
 """Formulas as programs: four bytes an operation on the elements of a work space, and who runs them.
 
 A formula is text, one operation a line: `x = y * z`, `x = y + z`, `x = y - z`, `x = y ^ 2^n` for n
-squarings in a row, `x = y`. What runs is public and the same for all elements, so it is fit for
+squarings in a row, `x = y`; `x = y +- z` gives the sum, and the difference behind it. What runs is public and the same for all elements, so it is fit for
 secrets; it takes a sixth of the bytes that calls would (`firmware/crypto/points.py`), and some time.
 """
 
@@ -38,7 +38,7 @@ PROGRAM = Region("a program", "in the image: four bytes an operation, a zero beh
 STEP_BYTES = 4
 UNIT = 8
 """Elements are told by their offset in the work space over this."""
-SIGNS = ("*", "^", "+", "-", "=")
+SIGNS = ("*", "^", "+", "-", "=", "+-")
 """What an operation's first byte says, from 1 on; 0 ends a program."""
 COPIED_LIMBS = 4
 

@@ -27,7 +27,7 @@ from firmware.crypto.limbs import (
     square,
     store,
 )
-from firmware.layouts.curves import CURVES, P256, P384, Modulus
+from firmware.layouts.curves import CURVES, ED25519_ORDER, MODULI, P256, P384, Modulus
 from firmware.layouts.field import ELEMENT, Level
 from toolchain.asm import (
     EAX,
@@ -316,12 +316,7 @@ def _sums(m: Modulus) -> Sums:
     )
 
 
-PRODUCTS = {
-    (m.name, level): _products(m, level)
-    for c in CURVES
-    for m in (c.field, c.order)
-    for level in Level
-}
-"""Products by modulus and level."""
-SUMS = {c.field.name: _sums(c.field) for c in CURVES}
+PRODUCTS = {(m.name, level): _products(m, level) for m in MODULI for level in Level}
+"""Products by modulus and level. One factor of two may be any number of so many limbs."""
+SUMS = {m.name: _sums(m) for m in (*(c.field for c in CURVES), ED25519_ORDER)}
 """Sums by modulus; they are the same at every level."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firmware.abi import CALLER_SAVED
+from firmware.crypto.choose import choose
 from firmware.crypto.drbg import drbg_bytes
 from firmware.crypto.formula import interpreter
 from firmware.crypto.inverse import INNER_CLOBBERS
@@ -41,7 +42,6 @@ from toolchain.asm import (
     CL,
     EAX,
     ECX,
-    EDX,
     NS,
     NZ,
     R8,
@@ -58,7 +58,6 @@ from toolchain.asm import (
     Asm,
     B,
     C,
-    E,
     In,
     Out,
     Reg32,
@@ -68,7 +67,6 @@ from toolchain.asm import (
     mem64,
     routine,
 )
-from toolchain.asm.registers import LOW32
 from toolchain.asm.routine import Routine
 from toolchain.layout import Data
 
@@ -203,10 +201,14 @@ def _wipe(a: Asm) -> None:
 
 def _choose(a: Asm) -> None:
     """Add next the multiple that four bits of the scalar name; every multiple is read."""
-    limbs = (R8, R9, R10, R11)
     scalar = P256Work.at(RSI, -P256Work.scalar.offset).scalar
-    multiple = P256Work.at(RSI, -P256Work.multiples.offset).multiples
-    chosen = P256Work.at(RDI, -P256Work.x2.offset).x2
+    multiple, chosen = (
+        [span.m64(LIMB_BYTES * n) for n in range(LIMBS)]
+        for span in (
+            P256Work.at(RSI, -P256Work.multiples.offset).multiples,
+            P256Work.at(RDI, -P256Work.x2.offset).x2,
+        )
+    )
     a.mov(ECX, W.bit)
     a.mov(EAX, ECX)
     a.shr(EAX, 3)
@@ -215,27 +217,9 @@ def _choose(a: Asm) -> None:
     a.and_(ECX, 7)
     a.shr(EAX, CL)
     a.and_(EAX, (1 << WINDOW) - 1)
-    for limb in limbs:
-        a.xor(LOW32[limb.full], LOW32[limb.full])
     a.lea(RSI, W.multiples.address)
     a.lea(RDI, W.x2.address)
-    a.mov(EDX, P256Point.SIZE // P256_BYTES)
-    with a.loop() as coordinates:
-        a.xor(ECX, ECX)
-        with a.loop() as multiples:
-            a.cmp(ECX, EAX)
-            for n, limb in enumerate(limbs):  # unrolled: the limbs
-                a.cmov(E, limb, multiple.m64(LIMB_BYTES * n))
-            a.add(RSI, P256Point.SIZE)
-            a.inc(ECX)
-            a.cmp(ECX, 1 << WINDOW)
-            a.again(B, multiples)
-        for n, limb in enumerate(limbs):  # unrolled: the limbs
-            a.mov(chosen.m64(LIMB_BYTES * n), limb)
-        a.add(RDI, P256_BYTES)
-        a.sub(RSI, P256Work.multiples.size - P256_BYTES)
-        a.dec(EDX)
-        a.again(NZ, coordinates)
+    choose(a, multiple, chosen, rows=1 << WINDOW)
 
 
 @dataclass(frozen=True)

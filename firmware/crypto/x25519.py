@@ -7,8 +7,8 @@ processor. Everything secret lies in one work space, which is wiped at the end.
 from __future__ import annotations
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.field25519 import FIELD25519, N
-from firmware.crypto.limbs import LEAF_SAVES, LIMBS, OUT, X, Y
+from firmware.crypto.field25519 import FIELD25519, LEAST, TOP_BIT, N, least
+from firmware.crypto.limbs import LEAF_SAVES, OUT, X, Y
 from firmware.layouts.crypto import BUFFER_IN, BUFFER_OUT
 from firmware.layouts.field import Level
 from firmware.layouts.x25519 import X25519, X25519_BITS, X25519_BYTES, X25519_WORK
@@ -27,7 +27,6 @@ from toolchain.asm import (
     RDX,
     RSI,
     Asm,
-    B,
     In,
     Out,
     Reg64,
@@ -40,11 +39,10 @@ from toolchain.layout.fields import Span
 W = X25519_WORK.it
 SECRET = [field for field in X25519.fields() if field.offset >= X25519.swapped.offset]
 """Everything but the address of the result and two counters."""
-LOW_BITS, TOP_BIT = -8, 63
+LOW_BITS = -8
 """A scalar is a multiple of 8 with bit 254 set; bit 255 never counts (RFC 7748 5)."""
 # The powers of RFC 7748's exponentiation; each lies where the ladder left something it is done with.
 Z2, Z9, Z11, Z5, Z10, Z20, Z50, Z100, T = W.a, W.b, W.c, W.d, W.e, W.aa, W.bb, W.x1, W.t
-FIXED = LIMBS[:N]
 
 
 class _Ladder:
@@ -169,43 +167,19 @@ class _Ladder:
             self.squares(T, run, count)
             self.mul(out, T, onto)
 
-    def least(self, value: Span) -> None:
-        """FIXED := the least residue of a value below 2^256."""
-        a, other = self.a, LIMBS[N:]
-        for n, limb in enumerate(FIXED):
-            a.mov(limb, value.m64(8 * n))
-        for _ in range(2):  # unrolled: bit 255 is worth 19, and that may carry into it once more
-            a.mov(RAX, FIXED[-1])
-            a.shr(RAX, TOP_BIT)
-            a.imul(RAX, RAX, 19)
-            a.btr(FIXED[-1], TOP_BIT)
-            a.add(FIXED[0], RAX)
-            for limb in FIXED[1:]:
-                a.adc(limb, 0)
-        # It is p or more when adding 19 reaches bit 255; then that sum without the bit is it.
-        for limb, copy in zip(FIXED, other, strict=True):
-            a.mov(copy, limb)
-        a.add(other[0], 19)
-        for limb in other[1:]:
-            a.adc(limb, 0)
-        a.bt(other[-1], TOP_BIT)
-        for limb, copy in zip(FIXED, other, strict=True):
-            a.cmov(B, limb, copy)
-        a.btr(FIXED[-1], TOP_BIT)
-
     def finish(self) -> None:
         """Write the result, wipe the work space, tell whether the result is zero."""
         a = self.a
         a.mov(RDX, W.out)
-        for n, limb in enumerate(FIXED):
+        for n, limb in enumerate(LEAST):
             a.mov(mem64(RDX, 8 * n, ref=BUFFER_OUT), limb)
-        for limb in FIXED[1:]:
-            a.or_(FIXED[0], limb)
+        for limb in LEAST[1:]:
+            a.or_(LEAST[0], limb)
         a.lea(RDI, X25519_WORK.address)
         a.mov(ECX, X25519.SIZE // 8)
         a.xor(EAX, EAX)
         a.rep_stosq()
-        a.cmp(FIXED[0], 1)
+        a.cmp(LEAST[0], 1)
 
 
 def _x25519(level: Level) -> Routine:
@@ -226,7 +200,7 @@ def _x25519(level: Level) -> Routine:
         ladder.exchange()
         ladder.invert()
         ladder.mul(T, T, W.x2)
-        ladder.least(T)
+        least(a, [T.m64(8 * n) for n in range(N)])
         ladder.finish()
         a.ret()
 

@@ -1,4 +1,7 @@
-"""The curves P-256 and P-384 (NIST SP 800-186 3.2.1): their numbers, as residues and as limbs."""
+"""The curves P-256 and P-384 (NIST SP 800-186 3.2.1): their numbers, as residues and as limbs.
+
+The order of Ed25519's base point is here too, as another modulus of Montgomery's arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class Modulus:
 
     Attributes:
         name: Part of the names of its routines and constants.
-        value: The prime; its top bit is set.
+        value: The prime; of the curves here its top bit is set.
         count: Limbs.
         limbs: The prime in the image.
     """
@@ -117,3 +120,7 @@ P384 = Curve(
     ),
 )
 CURVES = (P256, P384)
+ED25519_ORDER = modulus("ed25519n", 2**252 + 27742317777372353535851937790883648493, 4)
+"""RFC 8032 5.1: the order of the base point."""
+MODULI = (*(m for c in CURVES for m in (c.field, c.order)), ED25519_ORDER)
+"""Everything that products are reduced by."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emulator.effects import model
 from emulator.models.crypto.variants import variant
 from firmware.layouts.field import Level
 
@@ -19,6 +20,12 @@ def _folded(value: int) -> int:
     for _ in range(3):
         value = (value & _ALL) + 38 * (value >> 256)
     return value
+
+
+@model
+def field25519_least(w: World, x: int) -> None:
+    """The residue below p."""
+    _put(w, x, _get(w, x) % (2**255 - 19))
 
 
 def _get(w: World, address: int) -> int:

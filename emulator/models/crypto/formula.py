@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from emulator.effects import World
 
-_ENDS, _MUL, _SQR, _ADD, _SUB, _COPY = range(6)
+_MUL, _SQR, _ADD, _SUB, _COPY, _BOTH = range(1, 7)
+_SIGNS = {_MUL: "*", _ADD: "+", _SUB: "-", _BOTH: "+-"}
 
 
 def interpreter_model(
@@ -21,7 +22,6 @@ def interpreter_model(
     leaves: Mapping[str, Callable[..., object]],
 ) -> Callable[..., None]:
     """Return the model of an interpreter of a module; `leaves` by sign."""
-    binary = {_MUL: leaves["*"], _ADD: leaves["+"], _SUB: leaves["-"]}
 
     def run(w: World, program: int) -> None:
         """One operation for each four bytes."""
@@ -36,7 +36,7 @@ def interpreter_model(
                     leaves["^"](w, out, x)
                     x = out
             else:
-                binary[what](w, out, x, y)
+                leaves[_SIGNS[what]](w, out, x, y)
             program += 4
 
     run.__module__ = module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emulator.models.crypto.variants import variant
-from firmware.layouts.curves import CURVES, Modulus
+from firmware.layouts.curves import MODULI, Modulus
 from firmware.layouts.field import Level
 
 if TYPE_CHECKING:
@@ -54,5 +54,5 @@ def _models(m: Modulus) -> dict[str, Callable[..., object]]:
     return found
 
 
-MODELS = {m.name: _models(m) for c in CURVES for m in (c.field, c.order)}
+MODELS = {m.name: _models(m) for m in MODULI}
 """The models by modulus, and by operation with its level."""

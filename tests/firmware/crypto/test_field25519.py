@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.constant_time import same_traces
-from firmware.crypto.field25519 import FIELD25519
+from firmware.crypto.field25519 import FIELD25519, field25519_least
 from firmware.layouts.field import Level
 from tests.support.lab import Lab
 
 P = 2**255 - 19
-LAB = Lab(*(r for f in FIELD25519.values() for r in vars(f).values()), semantics=True)
+LAB = Lab(
+    *(r for f in FIELD25519.values() for r in vars(f).values()), field25519_least, semantics=True
+)
 EDGES = [
     0, 1, 19, 38, P - 1, P, P + 1, 2 * P - 1, 2**255, 2**256 - 38, 2**256 - 37, 2**256 - 1,
     2**64 - 1, (2**64 - 1) << 192, 2**128 - 2**64,
@@ -55,6 +57,33 @@ def test_every_pair_of_edges(level):
 @given(x=ELEMENT, y=ELEMENT, alias=st.booleans())
 def test_any_elements_where_they_lie_or_in_place(level, x, y, alias):
     check(FIELD25519[level], x, y, alias=alias)
+
+
+def least(x):
+    LAB.reset()
+    at = LAB.machine.alloc(32)
+    LAB.machine.write(at, x.to_bytes(32, "little"))
+    LAB.call(field25519_least, x=at)
+    return int.from_bytes(LAB.machine.read(at, 32), "little")
+
+
+@given(x=ELEMENT)
+def test_the_least_residue_of_any_element(x):
+    assert least(x) == x % P
+
+
+def test_the_least_residue_of_every_edge():
+    for x in (*EDGES, *(2**255 - n for n in range(20)), *(2**256 - n for n in range(1, 40))):
+        assert least(x) == x % P
+
+
+def test_the_steps_of_the_least_residue_are_the_same_for_all_elements():
+    def prepare(x, _public):
+        at = LAB.machine.alloc(32)
+        LAB.machine.write(at, x.to_bytes(32, "little"))
+        return {"x": at}
+
+    same_traces(LAB.machine, field25519_least, prepare, secrets=EDGES, publics=[0], minimum=30)
 
 
 @LEVELS
