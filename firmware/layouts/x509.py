@@ -275,7 +275,7 @@ _REASONS = {reason.number: reason.name for reason in VERDICTS}
 
 def _why(detail: int) -> str:
     """Return a reason by its name, and what it is about: a certificate's number, or its own detail."""
-    return f"{_REASONS[detail >> 8]}, {detail & 0xFF}"
+    return f"{_REASONS.get(detail >> 8, detail >> 8)}, {detail & 0xFF}"
 
 
 DETAILS |= dict.fromkeys(VERDICTS.values(), _why)

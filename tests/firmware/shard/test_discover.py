@@ -20,6 +20,7 @@ from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.shard import End, FailureFlag, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
 from firmware.shard.dial import shard_dial
 from firmware.shard.discover import shard_confirm_permit, shard_discover
 from pxe.gateway.rest import json_reply, rate_limit, redirect
@@ -123,6 +124,14 @@ def test_the_second_shard_waits_and_then_both_know(node):
     # The request that was laid down before is for the gateway now.
     request = bytes(node.shards[1].websocket.request)
     assert request.startswith(b"GET /?v=10&encoding=json HTTP/1.1\r\nHost: 10.0.0.9:9090\r\n")
+
+
+def test_the_question_waits_for_tls(node):
+    assert not node.discover()
+    node.connected()
+    node.shards[0].tls.state = TlsState.FAILED
+    assert not node.discover()
+    assert (node.found.state, node.found.requests) == (S.CONNECT, 0)
 
 
 def test_the_dial_goes_where_discovery_pointed(node):

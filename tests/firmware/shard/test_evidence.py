@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import End, Phase, ShardContext
+from firmware.layouts.tcp import TCP_RESET
+from firmware.layouts.tls_sites import CERTIFICATE_NAME
+from firmware.layouts.websocket import UPGRADE_REFUSED
 from firmware.shard.evidence import copy_evidence
 from tests.support.lab import Lab
 from tests.support.states import DWORD, QWORD, layer_states
@@ -37,6 +40,18 @@ def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, sin
     assert (kept.error, kept.tcp_state, kept.tls_state) == (error, layers["tcp"], layers["tls"])
     assert (kept.end, kept.phase, kept.close_code) == (End.CLOSED, Phase.REPLAY, 4009)
     assert (kept.sequence, kept.sequence_valid) == (sequence, flags & 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "site"),
+    [(CERTIFICATE_NAME.code | 0x1234, CERTIFICATE_NAME.number), (TCP_RESET.code, 0),
+     (UPGRADE_REFUSED.code | 403, 0), (0, 0)],
+)  # fmt: skip
+def test_copy_evidence_names_the_site_of_tls_alone(error, site):
+    context = LAB.view(ShardContext, LAB.shard())
+    context.last_error, context.evidence.tls_site = error, 99
+    LAB.call(copy_evidence, shard=context.address_)
+    assert context.evidence.tls_site == site
 
 
 @settings(max_examples=30, deadline=None)

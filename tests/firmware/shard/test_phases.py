@@ -12,6 +12,8 @@ from firmware.layouts.sessions import SESSIONS
 from firmware.layouts.shard import End, Gap, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.tls_sites import NO_ENTROPY
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import NO_CONNECTION, shard_dial
 from firmware.shard.phases import (
@@ -195,6 +197,32 @@ def restored(node, endpoint):
     LAB.g(SESSIONS).endpoint[:] = b"here".ljust(16)
     context.restored_endpoint[:] = endpoint.ljust(16)
     return context
+
+
+def secure(node):
+    """Let the configured URL have TLS, and every arena be in use."""
+    config, pool = LAB.g(CONFIG), LAB.g(TLS_POOL)
+    config.gateway_secure, config.build_time = 1, 1
+    LAB.g(CLOCK).unix_time = 2
+    pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, 1
+    context = node.shards[0]
+    context.phase, context.attempt_started = Phase.RESOLVE, 7
+    call(node, shard_dial)
+    return context
+
+
+def test_dial_waits_for_others_handshakes_at_nobodys_expense(node):
+    context = secure(node)
+    assert (context.phase, context.tcp.state) == (Phase.RESOLVE, TcpState.CLOSED)
+    assert (context.failure, context.attempt_started) == (End.NONE, node.now)
+    assert LAB.g(TLS_POOL).queue[0].shard == context.address_
+
+
+def test_dial_that_may_not_have_tls_fails_and_keeps_its_times(node):
+    LAB.g(DRBG).weak = 1
+    context = secure(node)
+    assert (context.failure, context.last_error) == (End.TLS_FAILED, NO_ENTROPY.code)
+    assert (context.phase, context.attempt_started) == (Phase.RESOLVE, 7)
 
 
 def test_dial_resumes_a_restored_session_of_this_gateway(node):

@@ -56,8 +56,8 @@ def refused(reason, alert, *, about=0, shown=None, root=None, now=DATE):
     BENCH.trust(root or server.identity.root)
     BENCH.lab.g(CLOCK).unix_time = now
     turns(server)
-    detail = reason.number << 8 | about
-    assert BENCH.failure() == (f"tls.{VERDICTS[reason].name}({detail})", TlsState.FAILED)
+    told = f"tls.{VERDICTS[reason].name}({reason.name}, {about})"
+    assert BENCH.failure() == (told, TlsState.FAILED)
     assert server.reason == alert
     # Nothing is left of the handshake, and the next one can have its arena.
     assert BENCH.tls.arena_ptr == 0
