@@ -251,6 +251,11 @@ class World:
         good, value = self._answer("rdrand")
         return bool(good), int(value)
 
+    def rdseed(self) -> tuple[bool, int]:
+        """Return what RDSEED gave the machine."""
+        good, value = self._answer("rdseed")
+        return bool(good), int(value)
+
     def cpuid(self, leaf: int, subleaf: int = 0) -> tuple[int, int, int, int]:
         """Return what CPUID gave the machine."""
         a, b, c, d = self._answer("cpuid")

@@ -44,6 +44,7 @@ class Environment:
 
     tsc: Iterable[int] | Callable[[], int] = ()
     random: Iterable[tuple[bool, int]] = ()
+    seeds: Iterable[tuple[bool, int]] = ()
     on_port_in: Callable[[int, int], int] = _no_port
     on_mmio_read: Callable[[int, int], int] = _no_mmio
     on_cpuid: Callable[[int, int], tuple[int, int, int, int]] = _no_cpuid
@@ -58,6 +59,7 @@ class Environment:
     def __post_init__(self) -> None:
         self._tsc = self.tsc if callable(self.tsc) else iter(self.tsc).__next__
         self._random = iter(self.random).__next__
+        self._seeds = iter(self.seeds).__next__
 
     def _note(self, event: tuple[object, ...]) -> None:
         if self.observer is not None:
@@ -85,6 +87,15 @@ class Environment:
         except StopIteration:
             raise UnansweredError("the test gave no further value for RDRAND") from None
         self._answer("rdrand", answer)
+        return answer
+
+    def rdseed(self) -> tuple[bool, int]:
+        """Return whether RDSEED succeeded, and its value."""
+        try:
+            answer = self._seeds()
+        except StopIteration:
+            raise UnansweredError("the test gave no further value for RDSEED") from None
+        self._answer("rdseed", answer)
         return answer
 
     def cpuid(self, leaf: int, subleaf: int) -> tuple[int, int, int, int]:

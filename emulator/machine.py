@@ -1,7 +1,7 @@
 """One reusable Unicorn machine over a linked image, at its link addresses.
 
 Memory lies in buffers that Python reads directly; regions may appear at two addresses (the receive
-ring). RDTSC, RDRAND, CPUID, port and MMIO accesses are answered by the test's `Environment`.
+ring). RDTSC, RDRAND, RDSEED, CPUID, port and MMIO accesses are answered by the test's `Environment`.
 """
 
 from __future__ import annotations
@@ -301,7 +301,8 @@ class Machine:
                 now = env.rdtsc()
                 self._time.put(now & 0xFFFF_FFFF, now >> 32)
             case ix.Mnemonic.RDRAND | ix.Mnemonic.RDSEED:
-                good, value = env.rdrand()
+                seed = ins.mnemonic == ix.Mnemonic.RDSEED
+                good, value = env.rdseed() if seed else env.rdrand()
                 self._write_register(ins.op0_register, value)
                 flags = e.reg_read(ux.UC_X86_REG_RFLAGS) & ~0x8D5
                 e.reg_write(ux.UC_X86_REG_RFLAGS, flags | int(good))

@@ -64,6 +64,7 @@ class Recalled(Environment):
         super().__init__(
             tsc=lambda: int(self._take("rdtsc")),
             random=iter(lambda: self._take("rdrand"), None),
+            seeds=iter(lambda: self._take("rdseed"), None),
             on_port_in=lambda _port, _size: int(self._take("in")),
             on_mmio_read=lambda _address, _size: int(self._take("mmio_read")),
             on_cpuid=lambda _leaf, _subleaf: self._take("cpuid"),

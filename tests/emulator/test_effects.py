@@ -181,6 +181,7 @@ def test_answers_come_in_the_machines_order(machine):
         [
             ("rdtsc", 5),
             ("rdrand", (True, 6)),
+            ("rdseed", (False, 7)),
             ("cpuid", (1, 2, 3, 4)),
             ("rdmsr", 7),
             ("in", 8),
@@ -190,6 +191,7 @@ def test_answers_come_in_the_machines_order(machine):
     world = World(machine, answers)
     assert world.rdtsc() == 5
     assert world.rdrand() == (True, 6)
+    assert world.rdseed() == (False, 7)
     assert world.cpuid(1) == (1, 2, 3, 4)
     assert world.rdmsr(0x1B) == 7
     assert world.unanswered == ["in", "mmio_read"]

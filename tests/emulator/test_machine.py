@@ -41,6 +41,7 @@ def ask_everything(a: Asm) -> None:
     """Ask for all that the environment answers."""
     a.rdtsc()
     a.rdrand(RAX)
+    a.rdseed(RAX)
     a.mov(EAX, 7)
     a.xor(ECX, ECX)
     a.cpuid()
@@ -172,6 +173,7 @@ def test_instructions_are_answered_by_the_environment(machine):
     environment = Environment(
         tsc=[0x1_0000_0002],
         random=[(True, 5)],
+        seeds=[(True, 8)],
         on_cpuid=lambda leaf, subleaf: answer((1, 2, 3, 4), leaf, subleaf),
         on_rdmsr=lambda msr: answer(0x5_0000_0006, msr),
         on_port_in=lambda port, size: answer(0x41, port, size),
@@ -181,8 +183,8 @@ def test_instructions_are_answered_by_the_environment(machine):
     after = machine.call("ask_everything")
     assert asked == [(7, 0), (0x1B,), (0x3F8, 1)]
     assert list(environment.answers) == [
-        ("rdtsc", 0x1_0000_0002), ("rdrand", (True, 5)), ("cpuid", (1, 2, 3, 4)),
-        ("rdmsr", 0x5_0000_0006), ("in", 0x41),
+        ("rdtsc", 0x1_0000_0002), ("rdrand", (True, 5)), ("rdseed", (True, 8)),
+        ("cpuid", (1, 2, 3, 4)), ("rdmsr", 0x5_0000_0006), ("in", 0x41),
     ]  # fmt: skip
     assert environment.events == [
         ("wrmsr", 0x1B, 0x5_0000_0006), ("in", 0x3F8, 1), ("out", 0x3F8, 1, 0x41),
@@ -197,15 +199,22 @@ def test_instructions_are_answered_by_the_environment(machine):
     [
         (Environment(), "the test gave no further value for RDTSC"),
         (Environment(tsc=[1]), "the test gave no further value for RDRAND"),
-        (Environment(tsc=[1], random=[(True, 1)]), "unexpected CPUID 0x7.0; set on_cpuid"),
+        (Environment(tsc=[1], random=[(True, 1)]), "the test gave no further value for RDSEED"),
         (
-            Environment(tsc=[1], random=[(True, 1)], on_cpuid=lambda *_: (0, 0, 0, 0)),
+            Environment(tsc=[1], random=[(True, 1)], seeds=[(True, 1)]),
+            "unexpected CPUID 0x7.0; set on_cpuid",
+        ),
+        (
+            Environment(
+                tsc=[1], random=[(True, 1)], seeds=[(True, 1)], on_cpuid=lambda *_: (0, 0, 0, 0)
+            ),
             "unexpected RDMSR 0x1b; set on_rdmsr",
         ),
         (
             Environment(
                 tsc=[1],
                 random=[(False, 1)],
+                seeds=[(False, 1)],
                 on_cpuid=lambda *_: (0, 0, 0, 0),
                 on_rdmsr=lambda _: 0,
             ),
