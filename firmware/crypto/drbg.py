@@ -15,15 +15,12 @@ from firmware.layouts.crypto import (
     DRBG_POOL_BYTES,
     Drbg,
 )
-from firmware.layouts.node import CLOCK, NETWORK, Clock, Network
+from firmware.layouts.entropy import SAMPLE_BYTES
 from toolchain.asm import (
-    AL,
-    CF,
     EAX,
     EBX,
     ECX,
     EDX,
-    NZ,
     R8D,
     R9,
     R9D,
@@ -44,15 +41,8 @@ from toolchain.asm import (
     Reg32,
     Reg64,
     Z,
-    mem64,
     routine,
 )
-from toolchain.layout.data import Table
-
-RDRAND_BIT = 30
-"""CPUID.1:ECX bit 30 (SDM volume 1, 7.3.17)."""
-RDRAND_TRIES = 10
-"""SDM volume 1, 7.3.17.1: ten tries, then the source counts as broken."""
 
 
 @routine(
@@ -167,57 +157,6 @@ def drbg_bytes(a: Asm, out: Reg64, length: Reg32) -> None:
 
 
 @routine(
-    inputs=[In(RDI, int, "where 32 bytes go")],
-    outputs=[Out(CF, "1 = there are none")],
-    source="decision 29",
-)
-def entropy_none(a: Asm, out: Reg64) -> None:
-    """Report that this processor has no source of entropy."""
-    a.stc()
-    a.ret()
-
-
-@routine(
-    inputs=[In(RDI, int, "where 32 bytes go")],
-    outputs=[Out(CF, "1 = the source is broken")],
-    clobbers=[RAX, RCX, RDX],
-    writes=[BUFFER_OUT],
-    source="SDM volume 1, 7.3.17.1",
-)
-def entropy_rdrand(a: Asm, out: Reg64) -> None:
-    """Gather 32 bytes from RDRAND, ten tries for each quadword."""
-    offset, tries = EDX, ECX
-    got, broken = a.label("got"), a.label("broken")
-    a.xor(offset, offset)
-    with a.loop() as word:
-        a.mov(tries, RDRAND_TRIES)
-        with a.loop() as attempt:
-            a.rdrand(RAX)
-            a.jb(got)  # CF = 1: a valid number
-            a.dec(tries)
-            a.again(NZ, attempt)
-        a.jmp(broken)
-        a.place(got)
-        a.mov(mem64(out, index=RDX, ref=BUFFER_OUT), RAX)
-        a.add(offset, 8)
-        a.cmp(offset, CHACHA_KEY_BYTES)
-        a.again(B, word)
-    a.clc()
-    a.ret()
-    a.place(broken)
-    a.stc()
-    a.ret()
-
-
-ENTROPY_SOURCES = Table(
-    "entropy_sources",
-    2,
-    lambda: (entropy_none, entropy_rdrand),
-    "who gathers hardware entropy, by what CPUID says",
-)
-
-
-@routine(
     clobbers=CALLER_SAVED,
     reads=[Drbg.seed],
     writes=[Drbg.key, Drbg.seed],
@@ -226,56 +165,14 @@ ENTROPY_SOURCES = Table(
     source="decision 29",
 )
 def drbg_mix(a: Asm) -> None:
-    """Mix the seed buffer into the key, and make both unrecoverable."""
+    """Mix the seed buffer into the key, half by half, and make both unrecoverable."""
     state = Drbg.at(RSI)
-    a.lea(RSI, DRBG.address)
-    a.xor(EDX, EDX)
-    for n in range(CHACHA_KEY_BYTES // 8):  # unrolled: four quadwords
-        a.mov(RAX, state.seed.m64(8 * n))
-        a.xor(state.key.m64(8 * n), RAX)
-        a.mov(state.seed.m64(8 * n), RDX)
-    a.jmp(drbg_refill)
-
-
-@routine(
-    clobbers=CALLER_SAVED,
-    reads=[Network.mac, Clock.unix_time, Clock.boot_tsc, Drbg.source, ENTROPY_SOURCES],
-    writes=[Drbg.seed, Drbg.weak, Drbg.seeded, Drbg.source],
-    calls=[drbg_mix],
-    indirect=lambda: (entropy_none, entropy_rdrand),
-    saves=[RBX],
-    source="decision 29",
-)
-def drbg_seed(a: Asm) -> None:
-    """Gather entropy into the generator; may be repeated, which only adds."""
-    g = DRBG.it
-    # What tells nodes and boots apart comes first, so that hardware entropy meets a changed key.
-    a.rdtsc64()
-    a.mov(g.seed.m64(0), RAX)
-    a.mov(EAX, NETWORK.it.mac.m32(0))
-    a.mov(g.seed.m32(8), EAX)
-    a.movzx(EAX, NETWORK.it.mac.m16(4))
-    a.mov(g.seed.m32(12), EAX)
-    a.mov(RAX, CLOCK.it.unix_time)
-    a.mov(g.seed.m64(16), RAX)
-    a.mov(RAX, CLOCK.it.boot_tsc)
-    a.mov(g.seed.m64(24), RAX)
-    a.call(drbg_mix)
-
-    a.mov(EAX, 1)
-    a.xor(ECX, ECX)
-    a.cpuid()
-    a.shr(ECX, RDRAND_BIT)
-    a.and_(ECX, 1)
-    a.lea(RAX, ENTROPY_SOURCES.address)
-    a.mov(RAX, mem64(RAX, index=RCX, scale=8, ref=ENTROPY_SOURCES))
-    a.mov(g.source, RAX)
-    a.lea(RDI, g.seed.address)
-    a.call_indirect(g.source)
-    # A source that breaks half way still adds what it gave, but the node counts as weak.
-    a.set(B, AL)
-    a.movzx(EAX, AL)
-    a.mov(g.weak, EAX)
-    a.call(drbg_mix)
-    a.inc(g.seeded)
+    for half in range(0, SAMPLE_BYTES, CHACHA_KEY_BYTES):  # unrolled: two halves
+        a.lea(RSI, DRBG.address)
+        a.xor(EDX, EDX)
+        for n in range(0, CHACHA_KEY_BYTES, 8):  # unrolled: four quadwords
+            a.mov(RAX, state.seed.m64(half + n))
+            a.xor(state.key.m64(n), RAX)
+            a.mov(state.seed.m64(half + n), RDX)
+        a.call(drbg_refill)
     a.ret()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from firmware.layouts.entropy import SAMPLE_BYTES
 from toolchain.asm import Region
-from toolchain.layout import Global, Struct, bytes_, nested, ptr, u8, u32, u64
+from toolchain.layout import Global, Struct, bytes_, nested, u8, u32, u64
 from toolchain.layout.data import constant
 
 CHACHA_BLOCK_BYTES = 64
@@ -30,7 +31,7 @@ BUFFER_OUT = Region("the output buffer", "owned by the caller, as long as the co
 class Drbg(Struct):
     """State of the generator. Bytes that were served are gone: the pool holds zeros there."""
 
-    SIZE = 0x180
+    SIZE = 0x1A0
     constants = bytes_(0x00, 16, "the ChaCha20 constants, written at every refill", align=16)
     key = bytes_(0x10, CHACHA_KEY_BYTES, "replaced by every refill", align=16)
     counter = u32(0x30, "block counter of the running refill")
@@ -38,10 +39,10 @@ class Drbg(Struct):
     pool = bytes_(0x40, DRBG_POOL_BYTES, "what can be served, at its end", align=16)
     available = u32(0x140, "bytes of the pool not yet served")
     seeded = u32(0x144, "times that entropy was mixed in; 0 = nothing random may be asked for")
-    weak = u32(0x148, "1 = no hardware entropy: fit for plaintext only (`entropy=weak`)")
+    weak = u32(0x148, "1 = no source was ever credited: fit for plaintext only (`entropy=weak`)")
+    sources = bytes_(0x14C, 4, "SourceState of each EntropySource", align=4)
     refills = u64(0x150, "pools made since boot")
-    source = ptr(0x158, "the routine that gathers hardware entropy; chosen by CPUID")
-    seed = bytes_(0x160, CHACHA_KEY_BYTES, "what is about to be mixed in; zero otherwise", align=8)
+    seed = bytes_(0x160, SAMPLE_BYTES, "what is about to be mixed in; zero otherwise", align=8)
 
 
 DRBG = Global("drbg", Drbg, "the node's random generator", align=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
 from firmware.layouts.log_line import (
@@ -79,6 +80,11 @@ BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
 TLS_STARTED = code("tls.started", Level.INFO, arenas=DEC, anchors=DEC)
 BOOT_WARM = code("boot.warm", Level.INFO, boots=DEC, identified=DEC, since=DEC)
+ENTROPY_FAILED = code("entropy.failed", Level.WARN, source=names(EntropySource))
+ENTROPY_GATHERED = code(
+    "entropy.gathered", Level.INFO,
+    rdseed=names(SourceState), rdrand=names(SourceState),
+)  # fmt: skip
 NODE_CRASH_LOOP = code(
     "node.crash_loop", Level.ERROR, crashes=DEC, within_s=DEC, shards_held_until=names(HoldEnd)
 )

@@ -62,6 +62,7 @@ class StatusReply(Struct):
     tls_suite = u32(0x200, "Suite; 0 = none yet")
     tls_group = u32(0x204, "Group; 0 = none yet")
     tls_key = u32(0x208, "KeyKind of the server; counts with the anchor")
+    entropy_sources = bytes_(0x20C, 4, "SourceState of each EntropySource", align=4)
 
 
 class Diagnostics(Struct):

@@ -1,7 +1,7 @@
 """From the boot's facts to a running node."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.drbg import drbg_seed
+from firmware.crypto.entropy import entropy_gather
 from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
@@ -130,7 +130,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         survive_begin,
         lease_begin,
         nic_init,
-        drbg_seed,
+        entropy_gather,
         tls_setup,
         net_start,
         slot_add,
@@ -173,7 +173,7 @@ def node_init(a: Asm) -> None:
         a.mov(EDX, EAX)
         a.mov(ECX, BOOT.it.nic_function)
         log(a, NIC_FAILED)
-    a.call(drbg_seed)
+    a.call(entropy_gather)
     a.call(tls_setup)
     a.lea(RSI, BOOT.it.ack.address)
     a.movzx(ECX, BOOT.it.ack_length)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from firmware.errors import describe
+from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
 from firmware.layouts.owner import Task
@@ -153,6 +154,10 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "lease_left_ms": _left_ms(reply["lease_deadline"], reply),
         "lease_expired": bool(reply["lease_expired"]),
         "entropy": "weak" if reply["entropy_weak"] else "strong",
+        "entropy_sources": {
+            source.name.lower(): _name(SourceState, reply["entropy_sources"][source]).lower()
+            for source in EntropySource
+        },
         "log_dropped": reply["log_dropped"],
         "requests_bad": reply["requests_bad"],
         "stop": _name(StopPhase, reply["stop_phase"]),

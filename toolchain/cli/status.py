@@ -141,6 +141,14 @@ def _summary(shards: Sequence[Row]) -> str:
     return f"{len(shards)} shards: {', '.join(said) or 'none'}"
 
 
+def _entropy(node: Row) -> str:
+    """Return what became of each source, the absent ones left out."""
+    found = [
+        f"{name} {state}" for name, state in node["entropy_sources"].items() if state != "absent"
+    ]
+    return ", ".join(found) or "no source"
+
+
 def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
 
@@ -152,7 +160,7 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         f"node {node['ip'] or 'without address'} {node['connection']}: shards {first} to {last} of "
         f"{node['global_total']}, latency {milliseconds(node['latency_ms'])}, up {milliseconds(node['uptime_ms'])}, "
         f"{node['turns']} turns, TSC {node['tsc_cycles_per_ms']} cycles/ms, entropy "
-        f"{node['entropy']}, {node['log_dropped']} log lines dropped, {node['requests_bad']} bad "
+        f"{node['entropy']} ({_entropy(node)}), {node['log_dropped']} log lines dropped, {node['requests_bad']} bad "
         f"requests, {node['commands']} commands, {node['commands_bad']} bad ones"
     )
     if node["lease_expired"]:
@@ -231,7 +239,8 @@ Examples:
 JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as TSC and as what is
 left; null where there is nothing yet. The node has connection (Disconnected, Connecting, Connected,
 Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READY), plan_generation,
-plan_moves (in the last hour), leaving (shards that close for a move) and recommended_shards (what the
+plan_moves (in the last hour), leaving (shards that close for a move), entropy (weak: no TLS) with
+entropy_sources (each credited, failed or absent) and recommended_shards (what the
 service told when it was asked for the gateway). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,

@@ -1,13 +1,9 @@
 """The random generator: what is served, what is kept, what is forgotten."""
 
-import struct
-
 from emulator.effects import World, model
 from emulator.models.crypto.chacha20 import chacha20_block
-from firmware.layouts.crypto import CHACHA_CONSTANTS, DRBG, DRBG_POOL_BYTES
-from firmware.layouts.node import CLOCK, NETWORK
-
-_ENTROPY_BYTES = 32
+from firmware.layouts.crypto import CHACHA_CONSTANTS, CHACHA_KEY_BYTES, DRBG, DRBG_POOL_BYTES
+from firmware.layouts.entropy import SAMPLE_BYTES
 
 
 @model
@@ -54,45 +50,11 @@ def drbg_bytes(w: World, out: int, length: int) -> None:
 
 
 @model
-def entropy_none(w: World, out: int) -> int:
-    """There is no hardware entropy."""
-    return 1
-
-
-@model
-def entropy_rdrand(w: World, out: int) -> int:
-    """Gather four numbers, each within ten tries; the first that fails ends it."""
-    for n in range(_ENTROPY_BYTES // 8):
-        for _ in range(10):
-            good, value = w.rdrand()
-            if good:
-                w.write(out + 8 * n, value.to_bytes(8, "little"))
-                break
-        else:
-            return 1
-    return 0
-
-
-@model
 def drbg_mix(w: World) -> None:
-    """Key := refill of (key XOR seed); the seed is gone."""
+    """Key := refill of (key XOR half a seed), twice; the seed is gone."""
     drbg = w.g(DRBG)
-    mixed = bytes(k ^ s for k, s in zip(bytes(drbg.key), bytes(drbg.seed), strict=True))
-    drbg.key[:] = mixed
-    drbg.seed[:] = bytes(_ENTROPY_BYTES)
-    drbg_refill(w)
-
-
-@model
-def drbg_seed(w: World) -> None:
-    """Mix time, address and dates in, then what RDRAND gives when CPUID says it exists."""
-    drbg, clock = w.g(DRBG), w.g(CLOCK)
-    mac = bytes(w.g(NETWORK).mac)
-    drbg.seed[:] = struct.pack("<Q6sxxQQ", w.rdtsc(), mac, clock.unix_time, clock.boot_tsc)
-    drbg_mix(w)
-    has_rdrand = w.cpuid(1)[2] >> 30 & 1
-    gather = entropy_rdrand if has_rdrand else entropy_none
-    drbg.source = w.address("entropy_rdrand" if has_rdrand else "entropy_none")
-    drbg.weak = gather(w, drbg.offset_of("seed"))
-    drbg_mix(w)
-    drbg.seeded += 1
+    for at in range(0, SAMPLE_BYTES, CHACHA_KEY_BYTES):
+        half = bytes(drbg.seed[at : at + CHACHA_KEY_BYTES])
+        drbg.key[:] = bytes(k ^ s for k, s in zip(bytes(drbg.key), half, strict=True))
+        drbg.seed[at : at + CHACHA_KEY_BYTES] = bytes(CHACHA_KEY_BYTES)
+        drbg_refill(w)

@@ -43,6 +43,7 @@ def describe_node(w: World, reply: int) -> None:
     answer.local_count, answer.ip = plan.local_count, w.g(NETWORK).ip
     answer.cycles_per_ms, answer.boot_tsc = w.g(CLOCK).tsc_cycles_per_ms, w.g(CLOCK).boot_tsc
     answer.log_dropped, answer.entropy_weak = w.g(LOG).dropped, w.g(DRBG).weak
+    answer.entropy_sources[:] = bytes(w.g(DRBG).sources)
     answer.requests_bad = w.g(DIAGNOSTICS).bad
     answer.stop_phase = w.g(STOP).phase
     answer.plan_generation, answer.leaving = plan.generation, w.g(MOVES).leaving

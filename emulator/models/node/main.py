@@ -1,7 +1,7 @@
 """From the boot's facts to a running node."""
 
 from emulator.effects import World, model
-from emulator.models.crypto.drbg import drbg_seed
+from emulator.models.crypto.entropy import entropy_gather
 from emulator.models.log import log_write
 from emulator.models.memory.windows import workspace_map
 from emulator.models.net.start import net_start
@@ -53,7 +53,7 @@ def node_init(w: World) -> int:
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)
     if error:
         log_write(w, 0, NIC_FAILED, error, w.g(BOOT).nic_function, 0, 0)
-    drbg_seed(w)
+    entropy_gather(w)
     tls_setup(w)
     net_start(w, w.g(BOOT).ack.address, w.g(BOOT).ack_length)
     for slot in range(min(config.local_count, SHARDS_MAX)):

@@ -1,32 +1,27 @@
-"""The random generator: ChaCha20 by its RFC, fast key erasure, sources of entropy."""
+"""The random generator: ChaCha20 by its RFC, fast key erasure, what is mixed in."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.constant_time import same_traces
-from emulator.environment import Environment
 from emulator.models.crypto.chacha20 import key_stream
 from firmware.crypto.chacha20 import chacha20_block
-from firmware.crypto.drbg import drbg_bytes, drbg_mix, drbg_seed, drbg_u64
+from firmware.crypto.drbg import drbg_bytes, drbg_mix, drbg_u64
 from firmware.layouts.crypto import DRBG, DRBG_POOL_BYTES
-from firmware.layouts.node import CLOCK, NETWORK
+from firmware.layouts.entropy import SAMPLE_BYTES
 from tests.support.lab import Lab
 
-LAB = Lab(drbg_seed, drbg_u64, drbg_bytes, chacha20_block)
-WITH_RDRAND, WITHOUT_RDRAND = (0, 0, 1 << 30, 0), (0, 0, 0, 0)
+LAB = Lab(drbg_mix, drbg_u64, drbg_bytes, chacha20_block)
+SEED = bytes(range(SAMPLE_BYTES))
 
 
-def environment(cpuid=WITH_RDRAND, random=()):
-    return Environment(tsc=[0x1234_5678_9ABC_DEF0], on_cpuid=lambda *_: cpuid, random=random)
-
-
-def seed(cpuid=WITH_RDRAND, random=((True, 1), (True, 2), (True, 3), (True, 4)), mac=b"\x52\x54\0"):
+def seed(sample=SEED):
+    """Start the generator anew and mix a sample in."""
     LAB.reset()
-    LAB.g(NETWORK).mac[:] = mac.ljust(6, b"\x07")
-    LAB.g(CLOCK).unix_time = 1_796_000_000
-    LAB.call(drbg_seed, environment(cpuid, random))
-    return LAB.g(DRBG)
+    drbg = LAB.g(DRBG)
+    drbg.seed[:] = bytes(sample)
+    LAB.call(drbg_mix)
+    return drbg
 
 
 # RFC 8439 2.3.2: key 00..1f, nonce 00:00:00:09:00:00:00:4a:00:00:00:00, counter 1.
@@ -56,44 +51,29 @@ def test_chacha20_block_any_matrix_matches_model(matrix):
     LAB.call(chacha20_block, matrix=where, out=out)
 
 
-def test_drbg_seed_with_rdrand_is_strong():
-    drbg = seed()
-    assert drbg.weak == 0
-    assert drbg.seeded == 1
-    assert drbg.source == LAB.image.address("entropy_rdrand")
-    assert bytes(drbg.seed) == bytes(32), "what was gathered must not stay in memory"
+def test_drbg_mix_uses_every_half_and_forgets_it():
+    keys = {bytes(seed().key)}
+    for n in range(0, SAMPLE_BYTES, 8):
+        changed = bytearray(SEED)
+        changed[n] ^= 0x10
+        keys.add(bytes(seed(changed).key))
+    assert len(keys) == 1 + SAMPLE_BYTES // 8
+    assert bytes(seed().seed) == bytes(SAMPLE_BYTES), "what was gathered must not stay in memory"
 
 
-def test_drbg_seed_without_rdrand_is_weak():
-    drbg = seed(WITHOUT_RDRAND, ())
-    assert drbg.weak == 1
-    assert drbg.seeded == 1
-    assert drbg.source == LAB.image.address("entropy_none")
+def test_drbg_mix_twice_the_same_is_not_undone():
+    drbg = seed(bytes(SAMPLE_BYTES // 2) * 2)
+    idle = bytes(drbg.key)
+    drbg = seed(b"\x5a" * SAMPLE_BYTES)
+    assert bytes(drbg.key) != idle, "halves that are equal must not cancel out"
 
 
-def test_drbg_seed_retries_rdrand_nine_times():
-    drbg = seed(random=[(False, 0)] * 9 + [(True, n) for n in range(4)])
-    assert drbg.weak == 0
-
-
-@pytest.mark.parametrize("good", range(4))
-def test_drbg_seed_broken_rdrand_is_weak_but_keeps_what_it_gave(good):
-    answers = [(True, 7)] * good + [(False, 0)] * 10
-    drbg = seed(random=answers)
-    assert drbg.weak == 1
-    key = bytes(drbg.key)
-    assert (key == bytes(seed(WITHOUT_RDRAND, ()).key)) == (good == 0)
-
-
-def test_drbg_seed_address_and_earlier_state_change_the_key():
-    one = bytes(seed().key)
-    other = bytes(seed(mac=b"\x52\x54\1").key)
-    again = seed()
-    assert bytes(again.key) == one, "the same inputs give the same key"
-    assert one != other
-    LAB.call(drbg_seed, environment(random=((True, 1), (True, 2), (True, 3), (True, 4))))
-    assert again.seeded == 2
-    assert bytes(again.key) != one
+def test_drbg_mix_only_adds_to_earlier_state():
+    first = bytes(seed().key)
+    assert bytes(seed().key) == first, "the same inputs give the same key"
+    LAB.g(DRBG).seed[:] = SEED
+    LAB.call(drbg_mix)
+    assert bytes(LAB.g(DRBG).key) != first
 
 
 def test_drbg_u64_serves_each_bit_once_and_forgets_it():
@@ -149,7 +129,7 @@ def steps(routine, publics, minimum, **inputs):
     def prepare(key, available):
         drbg = LAB.g(DRBG)
         drbg.key[:] = key
-        drbg.seed[:] = key[::-1]
+        drbg.seed[:] = key[::-1] * (SAMPLE_BYTES // 32)
         drbg.pool[:] = key * (DRBG_POOL_BYTES // 32)
         drbg.available = available
         return {name: LAB.machine.alloc(value) if name == "out" else value

@@ -8,6 +8,7 @@ from scapy.layers.l2 import Ether
 
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
+from firmware.layouts.crypto import DRBG
 from firmware.layouts.net import ANSWERS_PER_TURN, ARP, NET, ArpState
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
@@ -77,6 +78,7 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     control = LAB.g(CONTROL)
     control.accepted, control.bad, control.refused = 7, 2, 3
     LAB.g(STOP).phase = StopPhase.DRAINING
+    LAB.g(DRBG).weak, LAB.g(DRBG).sources[:] = 1, bytes([2, 1, 0, 2])
     LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
     LAB.g(MOVES).recommended = 80
     message = request(slot=1)
@@ -89,6 +91,7 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
     assert (got["commands"], got["commands_bad"]) == (7, 5)
     assert got["stop_phase"] == StopPhase.DRAINING
+    assert (got["entropy_weak"], got["entropy_sources"]) == (1, bytes([2, 1, 0, 2]))
     assert (got["tcp_state"], got["latency_ms"]) == (TcpState.ESTABLISHED, 12)
     assert (got["ack_age_ms"], got["frame_age_ms"]) == (7000, AGE_UNKNOWN)
     assert got["shard"] == LAB.machine.read(context.address_, SHARD_HEAD_BYTES)

@@ -6,6 +6,7 @@ from emulator.environment import Environment
 from emulator.machine import Region
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
+from firmware.layouts.crypto import Drbg
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NicState
@@ -50,7 +51,7 @@ def prepare(*, count=1, lease_ms=0, pci=NO_CARD, room=ROOM):
     config.global_total, config.local_start, config.local_count = 64, 16, count
     config.max_concurrency, config.lease_ms = 4, lease_ms
     config.dhcp, config.static_ip, config.static_netmask = 0, 0x0200000A, 0x00FFFFFF
-    LAB.machine.write(LAB.image.address("drbg"), bytes(0x180))
+    LAB.machine.write(LAB.image.address("drbg"), bytes(Drbg.SIZE))
     return bench
 
 

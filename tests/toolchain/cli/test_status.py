@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from firmware.errors import NIC_RING
+from firmware.layouts.entropy import SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import (
     Classification,
@@ -41,6 +42,7 @@ NODE = {
     "commands": 9,
     "commands_bad": 4,
     "stop_phase": StopPhase.DRAINING,
+    "entropy_sources": bytes([SourceState.FAILED, SourceState.CREDITED, 0, 0]),
 }
 READY = FakeShard(
     {
@@ -133,6 +135,8 @@ def test_json_holds_every_diagnostics_field(node):
     assert shown["node"]["lease_left_ms"] == 2500
     assert (shown["node"]["stop"], shown["node"]["commands"]) == ("DRAINING", 9)
     assert shown["node"]["commands_bad"] == 4
+    assert shown["node"]["entropy"] == "strong"
+    assert shown["node"]["entropy_sources"] == {"rdseed": "failed", "rdrand": "credited"}
     ready, failed, held = shown["shards"]
     assert ready["shard"] == 8
     assert ready["state"] == "READY"
@@ -200,6 +204,7 @@ def test_tables_show_the_same_for_people(node):
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
     assert "node 10.0.2.15 Recovering: shards 8 to 10 of 32, latency -, up 6.0 s" in result.stdout
+    assert "entropy strong (rdseed failed, rdrand credited), 2 log" in result.stdout
     assert "lease ends in 2.5 s (grant 5)" in result.stdout
     assert "8 READY 0 - - none none ESTABLISHED PASS_THROUGH 0 5 2.5 s".split() in lines
     assert (
@@ -211,6 +216,13 @@ def test_tables_show_the_same_for_people(node):
         "9 1.8 s ago network network - HELLO nic.ring FAILED FAILED 4009 503 17 61.0 s 5.0 s resume"
     )
     assert last.split() in lines
+
+
+def test_a_node_without_entropy_says_that_no_source_was_there():
+    with FakeNode(NODE | {"entropy_weak": 1, "entropy_sources": bytes(4)}, [HELD]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert "entropy weak (no source), 2 log" in plain.stdout
+    assert json.loads(as_json.stdout)["node"]["entropy"] == "weak"
 
 
 def test_a_node_that_is_held_says_what_ends_it():
