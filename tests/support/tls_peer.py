@@ -10,11 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
-
+from pxe.gateway.certificates import KEY_FILE, LEAF_FILE, ROLES, Span, make_chain
 from tests.support.tls import NAME
 
 
@@ -25,7 +21,7 @@ class Identity:
     Attributes:
         chain: File with the leaf and its intermediate.
         key: File with the leaf's key.
-        root: The root's certificate as DER.
+        root: The root's certificate as DER. The roots of all chains have one name.
     """
 
     chain: str
@@ -33,61 +29,32 @@ class Identity:
     root: bytes
 
 
-_CURVES = {"p256": ec.SECP256R1(), "p384": ec.SECP384R1()}
-_Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-_PEM = serialization.Encoding.PEM
-
-
-def _key(kind: str) -> _Key:
-    if kind == "rsa":
-        return rsa.generate_private_key(65537, 2048)
-    return ec.generate_private_key(_CURVES[kind])
-
-
-def _certificate(
-    subject: str, key: _Key, issuer: str, signer: _Key, host: str = "", days: int = 3650
-) -> x509.Certificate:
-    """Return a server's certificate when it has a host, else a CA's."""
-    start = datetime.datetime(2026, 1, 1)
-    names = [
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (subject, issuer)
-    ]
-    builder = x509.CertificateBuilder(
-        names[1], names[0], key.public_key(), x509.random_serial_number(), start,
-        start + datetime.timedelta(days=days),
-    ).add_extension(x509.BasicConstraints(ca=not host, path_length=None), critical=True)  # fmt: skip
-    if host:
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
-        )
-    size = getattr(key if signer is key else signer, "key_size", 0)
-    return builder.sign(signer, hashes.SHA384() if size == 384 else hashes.SHA256())
-
-
 @functools.cache
 def identity(
-    kind: str = "p256", issuers: str = "", host: str = NAME.decode(), days: int = 3650
+    kind: str = "p256",
+    issuers: tuple[str, str] | None = None,
+    host: str = NAME.decode(),
+    days: int = 3650,
 ) -> Identity:
     """Return a chain of leaf, intermediate and root.
 
     Args:
-        kind: Key of the leaf: p256, p384 or rsa.
-        issuers: Keys of intermediate and root; the leaf's kind when it is empty.
+        kind: Key of the leaf.
+        issuers: Keys of intermediate and root; None is the leaf's kind.
         host: The leaf's name.
         days: How long the leaf counts, from the start of 2026.
     """
-    keys = [_key(one) for one in (kind, issuers or kind, issuers or kind)]
-    name = f"root {issuers or kind}"
-    root = _certificate(name, keys[2], name, keys[2])
-    middle = _certificate("intermediate", keys[1], name, keys[2])
-    leaf = _certificate("server", keys[0], "intermediate", keys[1], host, days)
+    between, root = issuers or (kind, kind)
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    spans = {
+        role: Span(start, start + datetime.timedelta(days=days if role == "leaf" else 3650))
+        for role in ROLES
+    }
+    made = make_chain((host,), leaf=kind, intermediate=between, root=root, spans=spans)
     folder = Path(tempfile.mkdtemp(prefix="tls-"))
-    chain, key = folder / "chain.pem", folder / "key.pem"
-    chain.write_bytes(leaf.public_bytes(_PEM) + middle.public_bytes(_PEM))
-    key.write_bytes(
-        keys[0].private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return Identity(str(chain), str(key), root.public_bytes(serialization.Encoding.DER))
+    made.write(folder)
+    der = ssl.PEM_cert_to_DER_cert(made.root.decode())
+    return Identity(str(folder / LEAF_FILE), str(folder / KEY_FILE), der)
 
 
 def server_context(

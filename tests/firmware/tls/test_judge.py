@@ -13,6 +13,7 @@ from firmware.layouts.x509_chain import KNOWN_CHAINS
 from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_tick
 from firmware.tls.judge import tls_verdict
+from tests.support.chains import root as stranger
 from tests.support.tls import ARENA, DATE, Peer, TlsBench
 from tests.support.tls_peer import Server, identity
 
@@ -66,7 +67,7 @@ def refused(reason, alert, *, about=0, shown=None, root=None, now=DATE):
 
 
 def test_a_root_that_nobody_trusts():
-    refused(UNKNOWN_ISSUER, "TLSV1_ALERT_UNKNOWN_CA", root=identity("p384").root)
+    refused(UNKNOWN_ISSUER, "TLSV1_ALERT_UNKNOWN_CA", root=stranger("nobody"))
 
 
 def test_a_root_of_the_same_name_with_another_key():
