@@ -69,8 +69,10 @@ CONTROL_BIT = 0x08
 CONTROL_PAYLOAD_MAX = 125
 KEY_TEXT_BYTES, ACCEPT_BYTES = 24, 28
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-USER_AGENT = b"shardfw/0.1"
-"""A real server closes a client without one right after the upgrade."""
+USER_AGENT = b"DiscordBot (https://shardfw.invalid, 0.1)"
+"""Discord, developer documentation, "Reference", "User Agent": the form that its HTTP API asks for. The
+project has no address of its own; this one is nobody's (RFC 2606 2). A client without any is closed
+right after the upgrade."""
 REQUEST_START = b"GET "
 REQUEST_HOST = b" HTTP/1.1\r\nHost: "
 REQUEST_FIELDS = (
@@ -118,7 +120,7 @@ class WebSocketContext(Struct):
     key = bytes_(0x64, 16, "the nonce of the request, before base64", align=4)
     challenge = bytes_(0x74, KEY_TEXT_BYTES + len(ACCEPT_GUID), "key text and GUID", align=4)
     digest = bytes_(0xB0, 20, "SHA-1 of the challenge", align=4)
-    request = bytes_(0x140, 0x240, "the upgrade request, ready to send", align=8)
+    request = bytes_(0x130, 0x250, "the upgrade request, ready to send", align=8)
 
 
 if WebSocketContext.request.size < REQUEST_MAX:

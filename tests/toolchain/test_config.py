@@ -551,21 +551,6 @@ class TestGateway:
         assert NodeConfig.default().gateway.endpoint.address == IPv4Address("10.0.2.2")
 
     @pytest.mark.parametrize(
-        "host",
-        [
-            "gateway.discord.gg",
-            "GATEWAY-us-east1-b.Discord.gg.",
-            "discord.com",
-            "gateway.fluxer.app",
-        ],
-    )
-    def test_real_gateway_is_refused(self, fail: Fail, host: str) -> None:
-        for place in (f"host = '{host}'", f"url = 'ws://{host}/'", f"url = 'wss://{host}/'"):
-            (line,) = fail(f"[gateway]\n{place}\n")
-            assert "is a real gateway, and in this version TLS is too young for a token" in line
-            assert line.startswith("node.toml:2: gateway.")
-
-    @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("url = 'wss://localhost/'", "url: localhost is not another machine"),
@@ -600,7 +585,6 @@ class TestGateway:
             ("host = 'a..b'", "host: 'a..b' is not a host"),
             ("resume_suffix = 'a..b'", "resume_suffix: 'a..b' is not a host"),
             ("resume_suffix = ''", "resume_suffix: '' is not a host"),
-            ("resume_suffix = 'discord.gg'", "resume_suffix: discord.gg is a real gateway"),
             ("resume_suffix = 1", "resume_suffix: 1 is not text in double quotes. Write a domain"),
             ("path = 'x'", "path: 'x' is not a request path"),
             (f"path = '/{'a' * 256}'", "path: the path has 257 bytes. Write at most 256"),

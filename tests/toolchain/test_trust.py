@@ -75,6 +75,32 @@ def test_the_web_core_fits_its_room_and_so_does_everything():
     assert core.digest in trust_store(core)[:0x60]
 
 
+@pytest.mark.parametrize(
+    ("name", "organization", "why"),
+    [
+        ("GTS Root R4", "Google Trust Services LLC", "Discord: its WE1 is issued by this one"),
+        ("GTS Root R1", "Google Trust Services LLC", "Cloudflare: RSA chains of the same CA"),
+        ("ISRG Root X1", "Internet Security Research Group", "Let's Encrypt: Cloudflare, Fluxer"),
+        ("ISRG Root X2", "Internet Security Research Group", "the same, ECDSA"),
+        ("SSL.com TLS ECC Root CA 2022", "SSL Corporation", "Cloudflare"),
+        ("SSL.com TLS RSA Root CA 2022", "SSL Corporation", "Cloudflare"),
+        ("Sectigo Public Server Authentication Root E46", "Sectigo Limited", "Cloudflare's backup"),
+        (
+            "USERTrust ECC Certification Authority",
+            "The USERTRUST Network",
+            "the same, older chains",
+        ),
+        ("DigiCert Global Root G2", "DigiCert Inc", "Cloudflare's zones that are not moved yet"),
+    ],
+)
+def test_the_web_core_holds_the_authorities_of_the_real_services(name, organization, why):
+    """Cloudflare, developer documentation, "Certificate authorities"; Discord is behind Cloudflare."""
+    core = choose("web", (), datetime.now(UTC))
+    found = [anchor for anchor in core.anchors if anchor.label == name]
+    assert [anchor.organization for anchor in found] == [organization], why
+    assert found[0].not_after > datetime.now(UTC) + timedelta(days=365), why
+
+
 ODD = c.spki(c.der(c.SEQUENCE, c.der(c.OID, bytes.fromhex("2b6570"))), bytes(32))
 REFUSED = {
     "not-a-ca": (issue("x", "x", validity=LONG), "x: it is not the certificate of a CA"),

@@ -17,6 +17,8 @@ from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
+from toolchain.config.endpoint import service_of
+from toolchain.config.load import DEFAULT_TOKEN_ENV, DEVELOPMENT_TOKEN
 from toolchain.layout.pack import pack
 
 if TYPE_CHECKING:
@@ -75,11 +77,16 @@ def config_blob(config: NodeConfig) -> bytes:
     """Return the page, token and key included; the build id is still zero.
 
     Raises:
-        click.ClickException: A text is longer than the node holds.
+        click.ClickException: A text is longer than the node holds, or a real bot has no token.
     """
     endpoint, network = config.gateway.endpoint, config.network
     host, path = endpoint.host.encode(), endpoint.path.encode()
     token = config.token.get_secret_value().encode()
+    if config.token.get_secret_value() == DEVELOPMENT_TOKEN and service_of(endpoint.host):
+        raise click.ClickException(
+            f"{endpoint.host} wants the bot's token and none is named. Set {DEFAULT_TOKEN_ENV}, or "
+            "write token_env or token_file under [bot]"
+        )
     key = config.control_key.get_secret_value()
     suffix = (config.gateway.resume_suffix or "").encode()
     texts = (

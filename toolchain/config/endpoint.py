@@ -1,4 +1,4 @@
-"""Where a node may connect: hosts, request paths, and the gateways this version refuses."""
+"""Where a node may connect: hosts, request paths, and the services that take TLS alone."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +11,6 @@ MAX_PATH_BYTES = 256
 MAX_NAME_BYTES = 253  # RFC 1035 2.3.4, written form without the root
 # This machine as a QEMU node on its user network sees it.
 QEMU_HOST = "10.0.2.2"
-# TLS is new: a real bot's token and allowance are not what it is tried with.
-REAL_GATEWAYS = ("discord.gg", "discord.com", "fluxer.app")
 
 
 def refuse(message: str, key: str = "") -> PydanticCustomError:
@@ -33,6 +31,47 @@ def to_address(value: object) -> object:
         return IPv4Address(value)
     except ValueError:
         raise refuse(f"{value!r} is not an IPv4 address. Write four numbers: 192.0.2.7") from None
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service on the open network: it is reached over TLS alone.
+
+    Attributes:
+        profile: Whose rules it follows.
+        domains: Each of its hosts is one of them, or below one.
+        gateway: Where its gateway is.
+        discovery: Who tells that.
+    """
+
+    profile: str
+    domains: tuple[str, ...]
+    gateway: str
+    discovery: str
+
+
+SERVICES = (
+    Service(
+        "discord",
+        ("discord.gg", "discord.com"),
+        "wss://gateway.discord.gg/",
+        "https://discord.com/api/v10/gateway/bot",
+    ),
+    Service(
+        "fluxer",
+        ("fluxer.app",),
+        "wss://gateway.fluxer.app/",
+        "https://api.fluxer.app/.well-known/fluxer",
+    ),
+)
+
+
+def service_of(host: str) -> Service | None:
+    """Return the service whose host this is; None for a gateway of one's own."""
+    for service in SERVICES:
+        if any(host == domain or host.endswith("." + domain) for domain in service.domains):
+            return service
+    return None
 
 
 @dataclass(frozen=True)
@@ -72,7 +111,7 @@ def check_host(host: str) -> str:
     """Return a gateway host in lower case.
 
     Raises:
-        PydanticCustomError: not a host, this node itself, or a real gateway.
+        PydanticCustomError: not a host, or this node itself.
     """
     host = host.lower().removesuffix(".")
     if ":" in host:
@@ -89,12 +128,6 @@ def check_host(host: str) -> str:
     label = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
     if len(host) > MAX_NAME_BYTES or not re.fullmatch(rf"{label}(\.{label})*", host):
         raise refuse(f"{host!r} is not a host. Write a DNS name or four numbers: 192.0.2.7")
-    if any(host == real or host.endswith("." + real) for real in REAL_GATEWAYS):
-        raise refuse(
-            f"{host} is a real gateway, and in this version TLS is too young for a token that counts. "
-            f"Write the address of a local one: shardfw gateway starts it, {QEMU_HOST} is this "
-            "machine as a QEMU node sees it"
-        )
     return host
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from toolchain.config.section import Section
     from toolchain.config.tls import TlsConfig
 
-# Sent when no token is configured. Local gateways take any; real ones are refused by [gateway].
+# Sent when no token is configured. Local gateways take any; no image goes to a real one with it.
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
 DEFAULT_TOKEN_ENV = "SHARDFW_TOKEN"  # noqa: S105 - the name of a variable
 MAX_TOKEN_BYTES = 256

@@ -21,6 +21,7 @@ from toolchain.config.endpoint import (
     check_url,
     path_of,
     refuse,
+    service_of,
     to_address,
 )
 from toolchain.config.identify import IdentifyConfig
@@ -182,6 +183,31 @@ class GatewayConfig(Section):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _suits_its_service(self) -> Self:
+        """Refuse a service on the open network without TLS, or by the rules of another one."""
+        where = self.endpoint
+        place = next((key for key in ("url", "discovery_url") if getattr(self, key)), "host")
+        for key, host in ((place, where.host), ("resume_suffix", self.resume_suffix or "")):
+            service = service_of(host)
+            if service is None:
+                continue
+            if not where.secure:
+                write = f'url = "{service.gateway}"'
+                if self.discovery == "http":
+                    write = f'discovery_url = "{service.discovery}"'
+                raise refuse(
+                    f"{host} is reached over TLS alone; without it the token could be read on the "
+                    f"way. Write {write}",
+                    key,
+                )
+            if self.profile != service.profile:
+                raise refuse(
+                    f'{host} does not speak {self.profile}. Write profile = "{service.profile}"',
+                    "profile",
+                )
+        return self
+
     @property
     def endpoint(self) -> Endpoint:
         """Return where to connect, or with discovery = "http" who is asked for that.
@@ -198,7 +224,9 @@ class GatewayConfig(Section):
             scheme, host = parts.scheme, (parts.hostname or "").removesuffix(".")
             port, path = parts.port or DEFAULT_PORTS[scheme], path_of(place)
         if self.discovery == "http":
-            path = DISCOVERY_PATH[self.profile] if path == "/" else path
+            service = service_of(host)
+            usual = path_of(service.discovery) if service else DISCOVERY_PATH[self.profile]
+            path = usual if path == "/" else path
         elif "?" not in path:
             path = f"{path}?{PROFILE_QUERY[self.profile]}"
         return Endpoint(host, port, path, scheme)

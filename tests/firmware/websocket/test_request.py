@@ -52,7 +52,7 @@ def test_ws_build_request_text_line_by_line():
         b"Upgrade: websocket",
         b"Connection: Upgrade",
         b"Sec-WebSocket-Version: 13",
-        b"User-Agent: shardfw/0.1",
+        b"User-Agent: DiscordBot (https://shardfw.invalid, 0.1)",
         b"Sec-WebSocket-Key: " + key,
         b"",
         b"",
@@ -63,10 +63,20 @@ def test_ws_build_request_text_line_by_line():
     assert bytes(LAB.view(ShardContext, shard).websocket.accept) == answer
 
 
-def test_ws_build_request_leaves_out_the_default_port():
-    shard = configured(host=b"gateway.example", port=80)
+@pytest.mark.parametrize(
+    ("secure", "port", "host"),
+    [
+        (0, 80, b"gateway.example"),
+        (1, 443, b"gateway.example"),
+        (0, 443, b"gateway.example:443"),
+        (1, 80, b"gateway.example:80"),
+    ],
+)
+def test_ws_build_request_leaves_out_the_port_that_its_scheme_has(secure, port, host):
+    shard = configured(host=b"gateway.example", port=port)
+    LAB.g(CONFIG).gateway_secure = secure
     LAB.call(ws_build_request, shard=shard)
-    assert b"\r\nHost: gateway.example\r\n" in request_of(shard)
+    assert b"\r\nHost: " + host + b"\r\n" in request_of(shard)
 
 
 def test_ws_build_request_draws_a_new_key_each_time():
