@@ -65,6 +65,13 @@ PACKAGES = (
     Package("gdb", ("gdb",), "reads the symbols and line numbers of the built ELF file"),
     Package("dnsmasq-base", ("dnsmasq",), "is the DHCP and TFTP server of the bridge tests"),
     Package("iproute2", ("ip",), "makes the network namespaces of the bridge tests"),
+    Package("openssl", ("openssl",), "is a server that TLS is tested against"),
+    Package("gnutls-bin", ("gnutls-serv",), "is a server that TLS is tested against"),
+    Package(
+        "nginx-light",
+        ("nginx",),
+        "is a server that TLS is tested against; tests start their own, its service may be off",
+    ),
 )
 # npm is a script that finds node by PATH, so the wheel's own folder goes first.
 RUN_NPM = """
