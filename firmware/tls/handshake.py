@@ -152,7 +152,9 @@ def tls_take_message(
     # Signature and Finished are over what came before them; the hellos begin the transcript.
     a.cmp(tls.state, TlsState.WAIT_EXTENSIONS)
     with a.if_(AE):
-        a.call(tls_transcript_digest)
+        a.cmp(R14D, Action.VERIFY)
+        with a.if_(AE):
+            a.call(tls_transcript_digest)
         a.lea(RSI, mem8(R12, -HANDSHAKE_HEADER_BYTES, ref=MESSAGE_IN))
         a.lea(ECX, mem8(R13, HANDSHAKE_HEADER_BYTES, ref=MESSAGE_IN))
         a.call(tls_transcript_add)

@@ -57,7 +57,8 @@ def tls_take_message(w: World, shard: int, kind: int, body: int, length: int, be
         refuse(w, shard, KEY_CHANGE, kind)
         return
     if tls.state >= TlsState.WAIT_EXTENSIONS:
-        tls_transcript_digest(w, shard)
+        if action in (Action.VERIFY, Action.FINISHED):
+            tls_transcript_digest(w, shard)
         tls_transcript_add(w, shard, body - 4, length + 4)
     error = _ACTIONS[action](w, shard, body, length)
     if error:
