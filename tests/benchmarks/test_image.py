@@ -19,7 +19,13 @@ def test_image_size(figure, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "options"), [("boot ROM (PXE)", ()), ("direct start", ("--direct",))]
+    ("path", "options"),
+    [
+        ("boot ROM (PXE)", ()),
+        ("boot ROM (PXE), without TLS", ("--no-tls",)),
+        ("direct start", ("--direct",)),
+        ("direct start, without TLS", ("--direct", "--no-tls")),
+    ],
 )
 def test_boot_to_ready(figure, path, options):
     arguments = ("run", *options, "--until-ready", "--json")

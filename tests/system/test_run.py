@@ -103,15 +103,25 @@ def leftovers(folder):
     ]
 
 
-@pytest.mark.parametrize("nic", ["transitional", "legacy", "modern"])
-def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic):
-    result = cli("run", "--until-ready", "--json", "--nic", nic)
+@pytest.mark.parametrize(
+    ("nic", "tls", "transport"),
+    [
+        ("transitional", (), "wss"),
+        ("transitional", ("--no-tls",), "ws"),
+        ("legacy", (), "wss"),
+        ("modern", ("--no-tls",), "ws"),
+        ("modern", ("--tls",), "wss"),
+    ],
+)
+def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic, tls, transport):
+    result = cli("run", "--until-ready", "--json", "--nic", nic, *tls)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert report["shards"] == report["ready"] == 16
-    assert report["transport"] == "ws"
+    assert report["transport"] == transport
     assert 0 < report["nbp_to_ready_ms"] < report["power_on_to_ready_ms"]
-    assert 0 < report["image_bytes"] <= 272 * 1024
+    # Decision 11: the image and, over TLS, the trust section of a web core behind it.
+    assert 0 < report["image_bytes"] <= (272 + 16 * bool(transport == "wss")) * 1024
     assert set(report) == {
         "shards",
         "ready",
@@ -130,7 +140,7 @@ def test_over_tls_every_shard_knows_its_server(environ, discovery):
     config.write_text(
         f'[gateway]\ndiscovery = "{discovery}"\nmax_concurrency = 16\n[shards]\ncount = 16\n'
     )
-    with Running("--tls", "--direct", "-c", str(config), "--json") as run:
+    with Running("--direct", "-c", str(config), "--json") as run:
         run.wait('"ready": 16')
         assert json.loads(run.lines[-1])["transport"] == "wss"
         shown = json.loads(cli("status", "--json").stdout)
@@ -161,6 +171,7 @@ def test_256_shards_boot_in_32_mib_and_stay_ready(environ):
     for shown in (first, later):
         assert [row["shard"] for row in shown["shards"]] == list(range(256))
         assert {row["state"] for row in shown["shards"]} == {"READY"}
+        assert {row["tls_state"] for row in shown["shards"]} == {"CONNECTED"}
         assert {row["identifies"] for row in shown["shards"]} == {1}
         assert {row["reconnects"] for row in shown["shards"]} == {0}
     assert later["node"]["identified"] == 256

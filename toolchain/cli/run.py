@@ -120,11 +120,11 @@ def _overrides(shards: int | None, config: Path | None) -> Iterator[tuple[str, o
 @click.command(
     epilog="""\b
 Examples:
-  shardfw run                                16 shards, a live table until Ctrl-C
+  shardfw run                                16 shards over wss://, a live table until Ctrl-C
   shardfw run --shards 4 --load 200          with 200 dispatches a second
   shardfw run --shards 256 --until-ready     a full node in 32 MiB; 80 s, for Identifies are paced
   shardfw run --until-ready --json           boot, wait for READY, print the figures, end
-  shardfw run --tls                          over wss://, with a CA made for this run
+  shardfw run --no-tls                       over ws://, to read along with --pcap
   shardfw run -c node.toml --nic modern      with a configuration, on another device
 
 \b
@@ -168,7 +168,11 @@ JSON, printed once when all shards are READY:
     default=True,
     help="Start a local gateway, or use the one of the configuration.",
 )
-@click.option("--tls", is_flag=True, help="Let the local gateway serve TLS 1.3.")
+@click.option(
+    "--tls/--no-tls",
+    default=None,
+    help="Whether the local gateway serves TLS 1.3, with a CA made for this run.  [default: --tls]",
+)
 @click.option(
     "--load",
     default=0.0,
@@ -191,7 +195,7 @@ def command(
     memory: int,
     nic: str,
     local: bool,
-    tls: bool,
+    tls: bool | None,
     load: float,
     pcap: Path | None,
     name: str,
@@ -205,9 +209,10 @@ def command(
     """
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
-    if tls and not local:
+    if tls is not None and not local:
         raise click.UsageError(
-            "--tls is about the local gateway; without one the URL of the configuration decides"
+            f"--{'' if tls else 'no-'}tls is about the local gateway; without one the URL of the "
+            "configuration decides"
         )
     from toolchain.cli.build import read_config  # noqa: PLC0415
 
@@ -226,7 +231,7 @@ def command(
         memory_mb=memory,
         nic=NicModel[nic.upper()],
         local_gateway=local,
-        tls=tls,
+        tls=tls is not False,
         load=load,
         pcap=pcap,
     )

@@ -77,7 +77,7 @@ class RunOptions:
     memory_mb: int = 32
     nic: NicModel = NicModel.TRANSITIONAL
     local_gateway: bool = True
-    tls: bool = False
+    tls: bool = True
     load: float = 0.0
     pcap: Path | None = None
 

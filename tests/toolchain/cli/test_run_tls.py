@@ -1,4 +1,4 @@
-"""`shardfw run --tls` without a machine: what the configuration, the image and the gateway become."""
+"""`shardfw run` over TLS and without, no machine: what the configuration, the image and the gateway become."""
 
 import asyncio
 import json
@@ -27,11 +27,28 @@ from toolchain.trust import read_anchor, read_pem
 MAGIC = pack(ConfigBlob, {"magic": CONFIG_MAGIC, "version": 1})[:8]
 
 
-def test_tls_is_about_the_local_gateway(tmp_path):
-    argv = ["--no-gateway", "--tls", "-c", str(tmp_path / "node.toml")]
+@pytest.mark.parametrize("option", ["--tls", "--no-tls"])
+def test_tls_is_about_the_local_gateway(tmp_path, option):
+    argv = ["--no-gateway", option, "-c", str(tmp_path / "node.toml")]
     result = CliRunner().invoke(command, argv)
     assert result.exit_code == 2
-    assert "--tls is about the local gateway; without one the URL of the conf" in result.output
+    told = f"{option} is about the local gateway; without one the URL of the configuration decides"
+    assert told in " ".join(result.output.replace("│", "").split())
+
+
+@pytest.mark.parametrize(
+    ("argv", "tls"), [([], True), (["--tls"], True), (["--no-tls"], False)], ids=str
+)
+def test_the_local_gateway_serves_tls_unless_told_otherwise(monkeypatch, argv, tls):
+    seen = []
+
+    async def run(runner, _until):
+        seen.append(runner.options)
+
+    monkeypatch.setattr(Runner, "run", run)
+    result = CliRunner().invoke(command, [*argv, "--json"])
+    assert result.exit_code == 0, result.output
+    assert [options.tls for options in seen] == [tls]
 
 
 ROOT = make_chain(LOCAL_NAMES).root
@@ -73,7 +90,7 @@ def test_anchors_of_the_configuration_stay(tmp_path):
     assert trust is not None
     assert trust.version == "ca.pem + local gateway"
     assert len(trust.anchors) == 2
-    # Without --tls the local gateway is plain, whatever the configuration's is.
+    # With --no-tls the local gateway is plain, whatever the configuration's is.
     plain = with_gateway(config, 4321)
     assert plain.gateway.endpoint.url == "ws://10.0.2.2:4321/?v=10&encoding=json"
     assert trust_of(plain, datetime.now(UTC)) is None
