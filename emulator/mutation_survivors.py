@@ -7,70 +7,162 @@ reason that no survivor needs any more. The keys are what the command prints.
 from __future__ import annotations
 
 _STATE = "a state is one of its enum's few values, none of which is negative"
-_LENGTH = "lengths are counted by the parser, below 64 MiB; none is negative when read with a sign"
+_LEVEL = "a level of the log is one of few values, none of which is negative"
+_LENGTH = (
+    "a length is counted while bytes come, below 64 MiB; none is negative when read with a sign"
+)
 _COUNT = "counts of a window are below 2**15; none is negative when read with a sign"
 _TABLE = "there are at most SHARDS_MAX rows; no count of them is negative"
+_SPAN = "so few milliseconds in cycles leave the sign bit clear"
+_NUMBER = "a number of a head is at most NUMBER_MAX; none is negative when read with a sign"
+_ADDRESS = "addresses lie below 4 GB; none is negative when read with a sign"
+_ANSWER = "the answer of `dns_resolve` is one of three small numbers"
+_COLON = "no host has a colon, the only byte about which the two differ"
 _ROOM = "the bench has no memory for SHARDS_MAX workspaces, so its end comes first"
 _SAME = "when both are equal, both ways end with the same value"
-_KEPT = "RSI still holds the text: what was called before does not change it"
+_BEHIND = "the text lies right behind the one that was put before, where RSI ended"
+_HOST_CHAR = "what may stand in a host name may stand here, too"
+_ASIDE = "a byte aside each profile says the same: zero, or something else"
+_SECOND = "only the second profile's row moves, and a byte aside it says the same"
+_BEHIND_FIRST = "a byte behind the first profile's value stands what the second's says"
+_FIRST = "only the first profile has a random wait, and its row is the first"
+_NO_ACTION = "no profile has a rule for 4015 or 4000, and behind the last row stands a zero"
 
-# Routine -> mutant -> reason.
+# Layer by layer: routine -> mutant -> reason.
 SURVIVORS: dict[str, dict[str, str]] = {
+    # -- plan and lease
     "node_init": {
         "mov eax, 0x100 -> mov eax, 0x101": _ROOM,
         "mov eax, 0x100 -> mov eax, 0xff": _ROOM,
         "cmovae r13d, eax -> cmovge r13d, eax": _ROOM,
         "jae endloop_4 -> jge endloop_4": _TABLE,
     },
-    "slot_add": {
-        "clc -> nop": "the SHL before it clears CF: a slot's number has no bit that high",
+    "slots_wake": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
     },
-    "slots_wake": {"jb endloop_2 -> jl endloop_2": _TABLE},
-    "shard_tick": {"jbe endif_2 -> jle endif_2": _STATE},
+    "slot_find": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
+    },
+    "plan_mark": {
+        "jb endloop_4 -> jl endloop_4": _TABLE,
+    },
+    "plan_next": {
+        "jb endloop_5 -> jl endloop_5": _TABLE,
+    },
+    "plan_row": {
+        "jb endloop_3 -> jl endloop_3": _TABLE,
+        "jae full -> jge full": _TABLE,
+        "clc -> nop #2": "CF is clear where the branch on it was not taken, and INC leaves it",
+    },
+    "plan_move": {
+        "cmovb r15d, ecx -> cmovbe r15d, ecx": "at zero the register holds the zero that would be moved",
+        "cmovb r15d, ecx -> cmovl r15d, ecx": _TABLE,
+        "jc endloop_5 -> jl endloop_5": _TABLE,
+    },
+    "plan_settle": {
+        "jb endloop_3 -> jl endloop_3": _TABLE,
+    },
+    "plan_obey": {
+        "xor edi, edi -> nop #2": "EDI is zero since the first line",
+    },
+    # -- lifecycle
+    "stop_open": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
+    },
+    "stop_tick": {
+        "jae stopped -> jge stopped": _STATE,
+    },
+    "plan_refusal": {
+        "jae bad -> jge bad": "so large a count is above what is left of any total, which the last bound refuses",
+        "jae bad -> ja bad #2": "behind the end nothing is left, and the next bound refuses any count of that",
+        "jae bad -> jge bad #3": "both are at most TOTAL_MAX here",
+        "jae bad -> jge bad #4": "at most MOVES_MAX moves are counted",
+    },
+    "startup_budget": {
+        "cmova rax, rcx -> cmovg rax, rcx": _SPAN,
+    },
+    "startup_check": {
+        "jb endloop_3 -> jl endloop_3": _TABLE,
+    },
+    "allowance_spent": {
+        "jb endif_4 -> jl endif_4": "it is no more than today's date, whose sign bit is clear",
+    },
+    "full_jitter": {
+        "cmovb r12, rax -> cmovl r12, rax": "32 bits moved up by at most 31 leave the sign bit clear",
+    },
+    "required_wait": {
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0x91": _SECOND,
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0x8f": _SECOND,
+        "lea rdx, byte [rel profiles] -> lea rdx, byte [rel profiles] moved by +1": _ASIDE,
+        "lea rdx, byte [rel profiles] -> lea rdx, byte [rel profiles] moved by -1": _ASIDE,
+        "cmp dword ProfileTable.invalid_spread_ms, 0 -> cmp dword ProfileTable.invalid_wait_ms, 0": "a profile has both waits or neither",
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0x91 #2": _FIRST,
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0x8f #2": _FIRST,
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0 #2": _FIRST,
+        "imul rcx, rcx, 0x90 -> nop #2": _FIRST,
+    },
+    "shard_verdict": {
+        "cmp eax, 0x10 -> cmp eax, 0xf": "no profile has a reason for 4015, the last row",
+    },
+    "settle_session": {
+        "test dword ShardContext.failure_flags, 0x20 -> test dword ShardContext.failure_flags, 0x21": "RESET_SESSION, the bit that came in, was tested before and is clear here",
+    },
+    "session_wait": {
+        "cmovb rcx, rdx -> cmovbe rcx, rdx": "at zero the register holds the zero that would be moved",
+        "cmovb rax, rcx -> cmovl rax, rcx": _SPAN,
+    },
+    "snapshot_problem": {
+        "test byte [rdi+r8], 2 -> test byte [rdi+r8], 3": _HOST_CHAR,
+    },
+    "snapshot_restore": {
+        "xor ecx, ecx -> nop": "REP has counted RCX down to zero",
+    },
+    "shard_tick": {
+        "jbe endif_4 -> jle endif_4": _STATE,
+    },
+    "tick_connection": {
+        "jb out_3 -> jl out_3": _STATE,
+        "jb again -> jl again": _STATE,
+    },
+    "shard_find_failure": {
+        "jae fail -> jge fail": _STATE,
+    },
     "tick_backoff": {
         "jb due -> jbe due": "the next line sends equal times to the same place",
     },
-    "shard_say_goodbye": {"jb endif_5 -> jbe endif_5": _SAME},
-    "tick_connection": {"jb out_3 -> jl out_3": _STATE},
-    "shard_find_failure": {"jae fail -> jge fail": _STATE},
+    "shard_say_goodbye": {
+        "jb endif_5 -> jbe endif_5": _SAME,
+    },
+    "shard_drain": {
+        "jmp none -> nop": "the wipe cleared close_deadline, so the lines that follow go to `none`, too",
+    },
     "shard_dial": {
-        "jae endif_5 -> jge endif_5": "the answer of `dns_resolve` is one of three small numbers",
+        "jae endif_9 -> jge endif_9": _ANSWER,
     },
-    "settle_session": {
-        "jmp done -> nop": "REPLAY is behind WS, so the lines that follow go to `done`, too",
+    "shard_discover": {
+        "ja shared -> jg shared": _STATE,
+        "mov rax, qword CoreState.now -> nop #2": "RAX holds the time since the comparison before",
     },
+    # -- gateway
     "gateway_submit": {
         "cmp r12d, 0x40 -> cmp r12d, 0x3f": "opcode 63 is sent by no profile: refused either way",
-        "cmp r14d, 0x1000 -> cmp r14d, 0x1001": (
-            "this bound only keeps the sum below from wrapping; the sum has the exact one"
-        ),
-        "cmp r14d, 0x1000 -> cmp r14d, 0xfff": (
-            "so long a body is too large with its envelope, whose bound follows"
-        ),
-        "ja too_large -> jae too_large": (
-            "so long a body is too large with its envelope, whose bound follows"
-        ),
+        "cmp r14d, 0x1000 -> cmp r14d, 0x1001": "this bound only keeps the sum below from wrapping; the sum has the exact one",
+        "cmp r14d, 0x1000 -> cmp r14d, 0xfff": "so long a body is too large with its envelope, whose bound follows",
+        "ja too_large -> jae too_large": "so long a body is too large with its envelope, whose bound follows",
         "ja too_large -> jg too_large #2": "the sum of two bounded lengths is not negative",
         "cmp r12d, 0xa -> cmp r12d, 0xb": "no profile sends opcode 10",
         "cmp r12d, 0xa -> cmp r12d, 9": "no profile sends opcode 9",
         "setae al -> seta al": "no profile sends opcode 10",
         "setae al -> setge al": "opcodes are below 64 here",
-        "mov rsi, r13 -> nop": _KEPT,
     },
     "gateway_check_body": {
-        "mov rsi, r12 -> nop": _KEPT,
         "mov eax, 0 -> nop": "EAX was just tested to be zero, which is UTF8_ACCEPT",
         "clc -> nop": "CMP found equal values, so CF is clear",
     },
     "gateway_pace_wait": {
         "mov ecx, 0x3e8 -> mov ecx, 0x3e7": "a minute holds sixty beats of 999 ms, too",
-        "cmovb ecx, dword GatewayContext.heartbeat_interval_ms -> "
-        "cmovl ecx, dword GatewayContext.heartbeat_interval_ms": (
-            "Hello's interval is at most 2**31 - 1 ms"
-        ),
-        "cmova ecx, dword ProfileTable.send_limit -> cmovg ecx, dword ProfileTable.send_limit": (
-            _COUNT
-        ),
+        "cmovb ecx, dword GatewayContext.heartbeat_interval_ms -> cmovl ecx, dword GatewayContext.heartbeat_interval_ms": "Hello's interval is at most 2**31 - 1 ms",
+        "cmova ecx, dword ProfileTable.send_limit -> cmovg ecx, dword ProfileTable.send_limit": _COUNT,
         "jae endif_1 -> jge endif_1": _COUNT,
         "jb out_2 -> jl out_2": _COUNT,
     },
@@ -81,31 +173,138 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "cmp edx, 0x40 -> cmp edx, 0x3f": "opcode 63 is sent by no profile: ignored either way",
         "cmova rax, rcx -> cmovg rax, rcx": "a product of 32-bit milliseconds has no sign bit",
     },
+    "gateway_send": {
+        "ja endif_2 -> jg endif_2": _LEVEL,
+    },
+    "gateway_message": {
+        "ja endif_2 -> jg endif_2": _LEVEL,
+    },
+    "gateway_op_unknown": {
+        "ja endif_1 -> jg endif_1": _LEVEL,
+    },
+    "gateway_op_ack": {
+        "ja endif_3 -> jg endif_3": _LEVEL,
+    },
     "gateway_op_dispatch": {
+        "ja endif_10 -> jg endif_10": _LEVEL,
+        "imul r8, r8, 0x90 -> imul r8, r8, 0x91": _SECOND,
+        "imul r8, r8, 0x90 -> imul r8, r8, 0x8f": _SECOND,
         "jb fail -> jl fail": _STATE,
         "ja fail -> jg fail": _STATE,
     },
-    "gateway_op_hello": {"ja second -> jg second": _STATE},
+    "gateway_op_hello": {
+        "ja second -> jg second": _STATE,
+    },
+    "gateway_op_invalid": {
+        "imul rax, rax, 0x90 -> imul rax, rax, 0x91": _SECOND,
+        "imul rax, rax, 0x90 -> imul rax, rax, 0x8f": _SECOND,
+        "lea rcx, byte [rel profiles] -> lea rcx, byte [rel profiles] moved by +1": _ASIDE,
+        "lea rcx, byte [rel profiles] -> lea rcx, byte [rel profiles] moved by -1": _ASIDE,
+    },
+    "gateway_heard_whole": {
+        "cmovbe r9d, eax -> cmovle r9d, eax": _LENGTH,
+    },
+    "gateway_tell": {
+        "mov edx, 3 -> nop": "EDX is WAIT_RESUMED here, which has the number of the notice",
+        "imul rax, rax, 0x90 -> imul rax, rax, 0x8f": _SECOND,
+        "imul rax, rax, 0x90 -> nop": _BEHIND_FIRST,
+        "lea rcx, byte [rel profiles] -> lea rcx, byte [rel profiles] moved by -1": _ASIDE,
+    },
+    "gateway_closed": {
+        "cmp eax, 0x10 -> cmp eax, 0x11": _NO_ACTION,
+        "cmp eax, 0x10 -> cmp eax, 0xf": _NO_ACTION,
+        "jae endif_1 -> ja endif_1": _NO_ACTION,
+    },
     "gateway_ready": {
-        "test byte [rdx+rax], 2 -> test byte [rdx+rax], 3": (
-            "what may stand in a host name may stand in a session id"
-        ),
-        "and eax, 0x37 -> and eax, 0x36": "the next line sets that bit, SEQ_VALID, anyway",
+        "test byte [rdx+rax], 2 -> test byte [rdx+rax], 3": _HOST_CHAR,
+        "and eax, 0xf7 -> and eax, 0xf6": "the next line sets that bit, SEQ_VALID, anyway",
     },
     "gateway_resume_url": {
         "ja ignored -> jg ignored": _LENGTH,
+        "imul rcx, rcx, 0x90 -> imul rcx, rcx, 0x8f": _SECOND,
+        "imul rcx, rcx, 0x90 -> nop": _BEHIND_FIRST,
+        "lea rdx, byte [rel profiles] -> lea rdx, byte [rel profiles] moved by -1": _ASIDE,
+    },
+    "gateway_user_id": {
+        "jae none -> jge none": "an empty text is read up to a byte that is no digit, or past 64 bits: none either way",
     },
     "gateway_heartbeat": {
-        "lea rsi, byte [rel payload_null] -> nop": (
-            "the text lies right behind the one that was put before, where RSI ended"
-        ),
-        "test dword GatewayContext.flags, 1 -> nop": (
-            "AND left no other flag than ACK_PENDING, so ZF is the same"
-        ),
+        "lea rsi, byte [rel payload_null] -> nop": _BEHIND,
+        "test dword GatewayContext.flags, 1 -> nop": "AND left no other flag than ACK_PENDING, so ZF is the same",
     },
-    "gateway_closed": {
-        "cmp eax, 0xf -> cmp eax, 0x10": "the byte behind the table is zero: code 4015 asks nothing",
-        "jae endif_1 -> ja endif_1": "the byte behind the table is zero: code 4015 asks nothing",
+    "gateway_identify": {
+        "imul rax, rax, 0x90 -> imul rax, rax, 0x91": _SECOND,
+        "imul rax, rax, 0x90 -> imul rax, rax, 0x8f": _SECOND,
+        "lea rcx, byte [rel profiles] -> lea rcx, byte [rel profiles] moved by +1": _ASIDE,
+        "lea rcx, byte [rel profiles] -> lea rcx, byte [rel profiles] moved by -1": _ASIDE,
+        "lea rsi, byte [rel payload_pair] -> nop": _BEHIND,
+    },
+    "url_authority": {
+        "jae endloop_6 -> jge endloop_6": _ADDRESS,
+        "jae fine -> jge fine": _ADDRESS,
+        "jae endloop_8 -> jge endloop_8": _ADDRESS,
+        "jae fine -> jge fine #2": _ADDRESS,
+        "ja bad -> jg bad": "a port is judged after each digit and never has more than six",
+    },
+    "gateway_host_allowed": {
+        "jc refused -> jbe refused": "the last letter of a host begins no parent: it is refused either way",
+        "jc refused -> jl refused": _LENGTH,
+        "jc endloop_7 -> jl endloop_7": _LENGTH,
+        "cmp al, 0x39 -> cmp al, 0x3a": _COLON,
+        "jbe endif_9 -> jle endif_9": "no host has a byte above 0x7f",
+    },
+    "host_is_under": {
+        "jc other -> jl other": _LENGTH,
+        "cmp eax, 0x39 -> cmp eax, 0x3a": _COLON,
+        "jbe endif_5 -> jle endif_5": "a byte in 32 bits is not negative",
+        "clc -> nop": "TEST, or a CMP of equal values, has cleared CF on every way",
+    },
+    "discovery_later": {
+        "cmovb r8, qword Discovery.retry_after_ms -> cmovl r8, qword Discovery.retry_after_ms": "a wait is at most a day",
+    },
+    "discovery_begin": {
+        "imul rdx, rdx, 0x90 -> imul rdx, rdx, 0x8f": _SECOND,
+    },
+    "discovery_dial": {
+        "ja fail -> jae fail": "what is equal has returned before",
+        "ja fail -> jg fail": _ANSWER,
+    },
+    "discovery_send": {
+        "lea rsi, byte [rel discovery_authorization] -> nop": _BEHIND,
+    },
+    "discovery_head": {
+        "jae broken -> jge broken": _LENGTH,
+        "cmp eax, 0x64 -> cmp eax, 0x65": "status 200 has gone elsewhere before",
+        "jb top -> jbe top": "status 200 has gone elsewhere before",
+        "jbe endif_12 -> jle endif_12": _NUMBER,
+    },
+    "discovery_field": {
+        "cmovb ecx, r15d -> cmovl ecx, r15d": _LENGTH,
+        "cmova eax, ecx -> cmovg eax, ecx": _NUMBER,
+        "jbe fine -> jle fine": "both waits are at most a day",
+    },
+    "discovery_redirect": {
+        "jbe endif_7 -> jle endif_7": "redirects are counted up to four",
+        "ja fault -> jg fault": _LENGTH,
+    },
+    "discovery_target": {
+        "ja bad -> jg bad": _LENGTH,
+        "test byte [r10+rax], 4 -> test byte [r10+rax], 5": _HOST_CHAR,
+    },
+    "discovery_chunk": {
+        "cmp ecx, 0x39 -> cmp ecx, 0x3a": "a colon is no digit of a size",
+        "jbe endif_2 -> jle endif_2": "a byte in 32 bits is not negative",
+    },
+    "discovery_body": {
+        "cmova r13, qword Discovery.left -> cmovg r13, qword Discovery.left": "what is left is at most DOCUMENT_MAX before any of it is taken",
+        "ja big -> jg big": "a size is judged after each digit, so it has one more than DOCUMENT_MAX at most",
+        "ja big -> jg big #2": _LENGTH,
+        "or r9d, 0x82c0000 -> or r9d, 0x82c0001": "the status is 429 here, which is odd",
+    },
+    "discovery_document": {
+        "ja bad_url -> jg bad_url": _LENGTH,
+        "cmova rax, rcx -> cmovg rax, rcx": "32 bits times a thousand leave the sign bit clear",
+        "jbe asked -> jle asked": "both waits are at most a day",
     },
 }
 

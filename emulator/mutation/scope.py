@@ -24,7 +24,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "firmware.node.main.slot_add",
     ),
 }
-RECORDED = ("console", "lease", "main", "plan", "step", "stop", "survive")
+RECORDED = (
+    *("console", "lease", "lease_orders", "main", "plan"),
+    *("slots", "step", "stop", "survive"),
+)
 """The node's test files whose calls reach a judged layer."""
 TESTS = (
     "tests/firmware/shard",

@@ -183,7 +183,6 @@ def discovery_body(a: Asm, shard: ShardContext) -> None:
         a.sub(D.left, R13)
     a.add(D.body_bytes, R13)
     a.lea(RDI, D.parser.state)
-    a.mov(RSI, R12)
     a.mov(ECX, R13D)
     a.call(json_feed)
     # Of an answer that only says "later" the words mean nothing.

@@ -239,7 +239,6 @@ def discovery_head(a: Asm, shard: ShardContext) -> None:
 
     a.place(whole)
     a.lea(last, mem8(R12, 2, index=RAX, ref=RESPONSE))  # the empty line
-    a.mov(RSI, R12)
     a.mov(RDX, last)
     a.call(http_status)
     a.j(C, broken)

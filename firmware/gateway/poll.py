@@ -131,8 +131,6 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
         a.call(json_reset)
     a.add(gateway.message_bytes, R13D)
     a.lea(RDI, gateway.parser.state)
-    a.mov(RSI, R12)
-    a.mov(ECX, R13D)
     a.call(json_feed)
     a.mov(R9D, EAX)
     a.test(EAX, EAX)

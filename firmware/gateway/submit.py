@@ -85,10 +85,7 @@ def gateway_check_body(a: Asm, text: Reg64, length: Reg32) -> None:
     a.lea(RDI, SEND_PARSER.address)
     a.call(json_reset)
     a.mov(SEND_PARSER.it.strict, 1)
-    a.lea(RDI, SEND_PARSER.address)
-    a.mov(RSI, R12)
-    a.mov(ECX, R13D)
-    a.call(json_feed)
+    a.call(json_feed)  # parser, text and length stand where they were
     a.test(EAX, EAX)
     a.jnz(bad)
     a.cmp(SEND_PARSER.it.state, JsonState.END)
@@ -192,7 +189,6 @@ def gateway_submit(a: Asm, shard: ShardContext, opcode: Reg32, body: Reg64, size
     a.cmp(shard.tcp.state, TcpState.ESTABLISHED)
     a.jne(not_ready)
 
-    a.mov(RSI, R13)
     a.mov(ECX, length)
     a.call(gateway_check_body)
     a.j(C, bad_body)

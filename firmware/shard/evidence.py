@@ -91,7 +91,8 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
     a.shr(EAX, ShardFlag.ESTABLISHED.bit_length() - 1)
     a.and_(AL, 1)
     a.mov(kept.established, AL)
-    a.cmp(shard.connected_at, 0)
+    a.mov(RDX, shard.connected_at)
+    a.test(RDX, RDX)
     a.set(NE, AL)
     a.mov(kept.lost, AL)
 
@@ -99,10 +100,8 @@ def copy_evidence(a: Asm, shard: ShardContext) -> None:
     a.mov(RAX, core.now)
     a.mov(kept.failed_at, RAX)
     unknown = a.label("unknown")
-    a.mov(RDX, shard.connected_at)
     a.mov(kept.connected_ms, 0)
-    a.test(RDX, RDX)
-    a.jz(unknown)
+    a.jz(unknown)  # as TEST left it
     a.sub(RAX, RDX)
     a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
     a.jz(unknown)

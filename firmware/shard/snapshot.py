@@ -198,9 +198,8 @@ def snapshot_take(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, sequen
 
 
 def _letters(a: Asm, text: Mem8[int], bit: int, bad: Label) -> None:
-    """Go to `bad` unless each of the ECX > 0 letters of a text is of the kind `bit`."""
+    """Go to `bad` unless each of the ECX > 0 letters of a text is of the kind `bit` in CHARS at RDI."""
     a.lea(RSI, text)
-    a.lea(RDI, CHARS.address)
     with a.loop() as each:
         a.movzx(R8D, mem8(RSI, -1, index=RCX, ref=CHARS))
         a.test(mem8(RDI, index=R8, ref=CHARS), bit)
@@ -248,6 +247,7 @@ def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
     a.lea(EDX, mem8(RCX, -1, ref=CHARS))
     a.cmp(EDX, SESSION_ID_MAX)
     a.j(AE, bad)
+    a.lea(RDI, CHARS.address)
     _letters(a, session.session_id.m8(), ID_CHAR, bad)
     a.mov(ECX, session.resume_host_len)
     a.test(ECX, ECX)

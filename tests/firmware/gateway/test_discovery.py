@@ -34,7 +34,7 @@ from firmware.layouts.plan import MOVES
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.tcp import TcpState
-from firmware.layouts.websocket import USER_AGENT
+from firmware.layouts.websocket import RESPONSE_MAX, USER_AGENT
 from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
 from tests.support.lab import Lab
 from tests.support.stream import Stream
@@ -234,6 +234,7 @@ class TestDocument:
             ({"max_concurrency": 1}, 1, 1),
             ({"max_concurrency": 0}, 1, 1),
             ({"max_concurrency": 300}, 256, 0),
+            ({"max_concurrency": 2**32 - 1}, 256, 0),
             ({"max_concurrency": "16"}, 1, 1),
             ({"max_concurrency": 2.0}, 1, 1),
             ({}, 1, 1),
@@ -246,6 +247,22 @@ class TestDocument:
         permits = LAB.g(PERMITS)
         assert (permits.max_concurrency, permits.keys[0].owner) == (keys, owner)
         assert permits.total == 0
+
+    @pytest.mark.parametrize(
+        ("limit", "kept", "owner"),
+        [
+            ({"total": 7}, (7, 0, 0), 0),
+            ({"remaining": 5}, (0, 5, 0), 1),
+            ({"reset_after": 9}, (0, 0, 9), 1),
+            ({"total": "7", "remaining": 5, "reset_after": 9}, (0, 5, 9), 1),
+            ({"total": 7, "remaining": "5", "reset_after": None}, (7, 0, 0), 0),
+        ],
+    )
+    def test_each_number_of_a_limit_counts_by_itself(self, limit, kept, owner):
+        ask(json_reply(200, BOT | {"session_start_limit": limit}).wire())
+        permits = LAB.g(PERMITS)
+        assert (permits.total, permits.remaining, permits.reset_after_ms) == kept
+        assert permits.keys[0].owner == owner
 
     @pytest.mark.parametrize(
         ("url", "gateway"),
@@ -344,7 +361,9 @@ class TestBounds:
     def test_a_head_is_bounded(self):
         q = ask(b"HTTP/1.1 200 OK\r\nA: " + b"b" * 8000)
         assert q.found.state == DiscoveryState.HEAD
-        q.hear(b"b" * 300).check_later(DISCOVERY_HTTP.code)
+        q.hear(b"b" * (RESPONSE_MAX - 1 - q.stream.ready))
+        assert q.found.state == DiscoveryState.HEAD
+        q.hear(b"b").check_later(DISCOVERY_HTTP.code)
 
 
 class TestStatus:
@@ -358,8 +377,13 @@ class TestStatus:
     def test_trouble_of_the_server_passes(self, status):
         ask(Reply(status, b"").wire()).check_later(DISCOVERY_UNAVAILABLE.code | status)
 
-    def test_interim_answers_are_passed_over(self):
-        wire = b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" * 2 + json_reply(200, BOT).wire()
+    def test_a_status_below_the_interim_ones_is_final_too(self):
+        ask(b"HTTP/1.1 099 Early\r\n\r\n").check_refused(DISCOVERY_STATUS.code | 99)
+
+    @pytest.mark.parametrize("status", [b"100", b"103", b"199"])
+    def test_interim_answers_are_passed_over(self, status):
+        early = b"HTTP/1.1 " + status + b" Early\r\nLink: x\r\n\r\n"
+        wire = early * 2 + json_reply(200, BOT).wire()
         ask(wire).gateway()
 
     @pytest.mark.parametrize(
@@ -459,6 +483,8 @@ class TestRedirect:
             ("http://api.test?q", HOST, 80, b"/?q", 1),
             ("http://api.test:81/a", HOST, 81, b"/a", 0),
             ("http://api.tesu/a", b"api.tesu", 80, b"/a", 0),
+            ("http://bpi.test/a", b"bpi.test", 80, b"/a", 0),
+            ("/" + "p" * 255, HOST, 80, b"/" + b"p" * 255, 1),
             ("http://b", b"b", 80, b"/", 0),
             ("http://" + "h" * 128 + ":65535/" + "p" * 242, b"h" * 128, 65535, b"/" + b"p" * 242, 0),
         ],

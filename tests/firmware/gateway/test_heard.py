@@ -120,6 +120,26 @@ def test_ready_is_told_without_its_body(c, cut):
     assert c.heard() == [("READY", 1, None)]
 
 
+def test_before_identify_left_nothing_is_begun_for_a_listener(c):
+    c.stream.fill(left=1)
+    c.hello()
+    assert c.gateway.state == GatewayState.ANSWER
+    c.raw(server_frame(1, message("X", 2, {"x": "y" * 100}))[:80])
+    assert c.shard.events.open == 0
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_what_could_not_be_read_is_not_handed_on(c, before):
+    """Whatever was malformed, or lower, before."""
+    c.ready()
+    c.shard.malformed, c.gateway.seq_lower = before, 2 * before
+    c.dispatch("X", 2)
+    c.receive(b'{"t":"RATE_LIMITED","s":3,"op":0,"d":null}')
+    c.dispatch("X", 4)
+    assert [(kind, sequence) for kind, sequence, _ in c.heard()] == [("X", 2), ("X", 4)]
+    assert c.shard.malformed == before + 1
+
+
 @pytest.mark.parametrize("known", [0, 1])
 def test_a_first_session_needs_no_notice_and_another_one_does(c, known):
     c.hello()
@@ -276,9 +296,10 @@ def test_the_only_listener_comes_in_the_middle_of_a_message():
     assert [e[0] for e in c.heard(0)] == ["X"]
 
 
-def test_a_name_that_is_too_long_to_keep_is_found_in_the_payload(c):
+@pytest.mark.parametrize("letters", [63, 64, 65])
+def test_a_name_that_is_too_long_to_keep_is_found_in_the_payload(c, letters):
     c.ready()
-    name = "N" * 65
+    name = "N" * letters
     c.dispatch(name, 2)
     assert [e[0] for e in c.heard()] == [name]
 
@@ -309,6 +330,17 @@ def test_private_only_ready_is_by_its_name(name, private):
     parser.values[4 * JsonField.T : 4 * JsonField.T + 4] = len(name).to_bytes(4, "little")
     parser.t[: min(len(name), 64)] = name[:64]
     assert LAB.call(gateway_is_private, shard=c.at).outputs["cf"] == private
+
+
+@pytest.mark.parametrize("field_before", [0, 7])
+@pytest.mark.parametrize("op", [0, 7, 2**32 - 1])
+def test_private_is_what_is_no_dispatch_by_its_opcode(op, field_before):
+    c = Heard(listeners=0)
+    parser = c.gateway.parser
+    parser.kinds[JsonField.OP], parser.kinds[JsonField.T] = JsonKind.INTEGER, JsonKind.STRING
+    for field, number in ((0, field_before), (JsonField.OP, op), (JsonField.T, 1)):
+        parser.values[4 * field : 4 * field + 4] = number.to_bytes(4, "little")
+    assert LAB.call(gateway_is_private, shard=c.at).outputs["cf"] == (op != 0)
 
 
 KINDS = st.sampled_from(JsonKind)

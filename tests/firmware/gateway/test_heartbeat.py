@@ -175,6 +175,13 @@ class TestFarTimes:
         deadline = LAB.call(gateway_tick, shard=c.at).outputs["rax"]
         assert deadline == min(beat, 2**63 - 1)
 
+    def test_a_beat_without_room_for_half_the_counter_is_the_end(self):
+        c = beating()
+        c.stream.fill(left=3)
+        c.gateway.hb_next, LAB.g(CORE).now = 5, 2**63 + 5
+        c.tick()
+        assert c.shard.failure == End.SEND_FAILED
+
     def test_an_ack_that_is_owed_for_half_the_counter_is_missed(self):
         c = beating()
         c.gateway.hb_sent_at, c.gateway.flags = c.now - 2**63 & 2**64 - 1, GatewayFlag.ACK_PENDING
@@ -193,6 +200,15 @@ class TestAck:
         assert c.gateway.latency_ms == latency
         assert c.gateway.last_ack_at == c.now
         assert c.gateway.last_frame_at == c.now
+
+    @pytest.mark.parametrize(("latency", "late"), [(10_000, 0), (10_001, 1), (2**31, 1)])
+    def test_a_late_ack_is_said(self, latency, late):
+        c = beating()
+        LAB.g(LOG).level = Level.WARN
+        c.gateway.flags = GatewayFlag.ACK_PENDING
+        c.gateway.hb_sent_at = c.now - latency * CYCLES_PER_MS & 2**64 - 1
+        c.receive(ACK)
+        assert said() == [f"gateway.heartbeatLate durationMs={latency}"] * late
 
     def test_an_ack_leaves_what_else_is_owed(self):
         c = beating()
@@ -353,7 +369,7 @@ class TestLines:
         c = beating(sequence=5)
         LAB.g(LOG).level = Level.TRACE
         c.tick()
-        c.wait(12)
+        c.wait(12.5)
         c.receive(ACK)
         c.dispatch("TYPING_START", 6, {"content": "only-in-a-body"})
         assert said() == [

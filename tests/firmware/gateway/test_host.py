@@ -25,7 +25,7 @@ def allowed(host, base, suffix=b"", discovered=False):
     config, found = LAB.g(CONFIG), LAB.g(DISCOVERY)
     where = found if discovered else config
     where.gateway_host[: len(base)] = base
-    where.gateway_host_len = len(base)
+    where.gateway_host_len, where.gateway_path_len = len(base), 1
     config.discovery = DiscoveryMode.HTTP if discovered else DiscoveryMode.STATIC
     config.resume_suffix[: len(suffix)] = suffix
     config.resume_suffix_len = len(suffix)
@@ -49,6 +49,7 @@ def allowed(host, base, suffix=b"", discovered=False):
         (b"10.0.2.2", b"10.0.2.2", True),
         (b"1.10.0.2.2", b"10.0.2.2", False),
         (b"110.0.2.2", b"10.0.2.2", False),
+        (b"1.99.9.9.9", b"99.9.9.9", False),
     ],
 )
 def test_host_is_under(host, domain, expected):
@@ -65,6 +66,9 @@ def test_host_is_under(host, domain, expected):
         (b"evil.gg", b"gateway.discord.gg", b"", False),
         (b"evil.example", b"gateway.discord.gg", b"", False),
         (b"evil.test", b"gateway.test", b"", False),
+        (b"evil-gateway.test", b"gateway.test", b"", False),
+        (b"b.x.1", b"a.x.1", b"", True),
+        (b"b..test", b"a..test", b"", True),
         (b"test", b"gateway.test", b"", False),
         (b"a.gateway.test", b"gateway.test", b"", True),
         (b"evil", b"gateway", b"", False),
@@ -72,6 +76,7 @@ def test_host_is_under(host, domain, expected):
         (b"0.2.2", b"10.0.2.2", b"", False),
         (b"a.0.2.2", b"10.0.2.2", b"", False),
         (b"10.0.2.3", b"10.0.2.2", b"", False),
+        (b"8.9.9.9", b"9.9.9.9", b"", False),
         (b"resume.test", b"gateway.test", b"test", True),
         (b"gateway.lan", b"gateway.lan", b"discord.gg", True),
         (b"a.discord.gg", b"gateway.lan", b"discord.gg", True),

@@ -430,6 +430,12 @@ class TestResumed:
         c.dispatch("MESSAGE_CREATE", 40)
         assert (c.shard.sequence, c.gateway.seq_lower, c.shard.failure) == (41, 1, End.NONE)
 
+    def test_the_last_sequence_again_in_the_replay_is_neither_lower_nor_a_hole(self):
+        c = resuming(41)
+        c.dispatch("MESSAGE_CREATE", 41)
+        assert (c.shard.sequence, c.shard.dispatches, c.gateway.seq_lower) == (41, 1, 0)
+        assert (c.shard.hole_first, c.shard.hole_last) == (0, 0)
+
     def test_resumed_while_identifying_is_an_anomaly(self):
         c = identified()
         c.dispatch("RESUMED", 1)
@@ -486,6 +492,9 @@ class TestUserId:
             ({"id": "1"}, 1),
             ({"id": str(2**64 - 1)}, 2**64 - 1),
             ({"id": str(2**64)}, 0),
+            ({"id": str(2**64 + 1)}, 0),
+            ({"id": "0123"}, 123),
+            ({"id": "0" * 20 + "1"}, 0),
             ({"id": "9" * 20}, 0),
             ({"id": "1" * 21}, 0),
             ({"id": "0" * 20}, 0),
@@ -503,6 +512,10 @@ class TestUserId:
     def test_ready_names_the_bot_by_a_snowflake_or_not_at_all(self, user, known):
         c = identified()
         c.shard.user_id = 7
+        parser = c.gateway.parser
+        LAB.machine.write(
+            parser.offset_of("user_id") + parser.user_id.size, b"7"
+        )  # behind its room
         c.dispatch("READY", 1, ready_data(user=user))
         assert c.gateway.state == GatewayState.READY
         assert c.shard.user_id == known

@@ -5,14 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
+from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import Hold, ShardContext, ShardState
-from firmware.node.lease import expire_lease, lease_grant, lease_tick
+from firmware.node.lease import expire_lease, lease_begin, lease_grant, lease_tick
 from tests.support.lab import Lab
 from tests.support.states import MS, NOW, QWORD
 
-LAB = Lab(lease_tick, expire_lease, lease_grant, slots=3)
+LAB = Lab(lease_tick, expire_lease, lease_grant, lease_begin, slots=3)
 
 
 def prepare(*, active=(1, 0, 1)):
@@ -81,3 +82,21 @@ def test_lease_grant_makes_every_slot_due():
         core.slots[n].deadline = NOW + n
     LAB.call(lease_grant, deadline=NOW + 1)
     assert [core.slots[n].deadline for n in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("cycles", [0, MS])
+@pytest.mark.parametrize("lease_ms", [0, 60_000])
+@pytest.mark.parametrize(("generation", "expired"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_lease_begin_grants_once_unless_the_operator_was_first(
+    cycles, lease_ms, generation, expired
+):
+    """Ended before it was granted, it stays ended."""
+    prepare(active=())
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CONFIG).lease_ms = cycles, lease_ms
+    lease = LAB.g(LEASE)
+    lease.generation, lease.deadline, lease.expired = generation, 5, expired
+    LAB.call(lease_begin)
+    if cycles and lease_ms and not generation and not expired:
+        assert (lease.generation, lease.deadline, lease.expired) == (1, NOW + 60_000 * MS, 0)
+    else:
+        assert (lease.generation, lease.deadline, lease.expired) == (generation, 5, expired)

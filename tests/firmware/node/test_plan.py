@@ -32,7 +32,7 @@ from firmware.node.moving import control_plan, plan_obey, plan_save, plan_settle
 from firmware.node.plan import plan_mark, plan_move, plan_next, plan_row
 from firmware.shard.renew import shard_renew
 from firmware.shard.reshard import moves_recent, plan_refusal
-from tests.support.lab import Lab
+from tests.support.lab import Lab, workspace
 from tests.support.pages import ready, tables_region
 from tests.support.states import MS
 from toolchain.layout.pack import pack, unpack
@@ -41,7 +41,11 @@ LAB = Lab(
     *(moves_recent, plan_next, plan_row, plan_refusal, plan_mark, plan_move, shard_renew),
     *(plan_save, plan_settle, plan_obey, plan_tick, control_plan),
     slots=4,
-    extra=(tables_region(), Region("record", RECORD_PAGE, KEPT_PAGES * PAGE)),
+    extra=(
+        tables_region(),
+        Region("record", RECORD_PAGE, KEPT_PAGES * PAGE),
+        *workspace(SHARDS_MAX - 1),
+    ),
 )
 S, L, R, P = ShardState, Leaving, ControlResult, PlanRefusal
 HOUR_MS = 3_600_000
@@ -101,6 +105,7 @@ def move(total, start, count, wait=0):
         ((1,), 1),
         ((1, HOUR_MS - 1), 2),
         ((1, 2, HOUR_MS), 2),
+        ((1, HOUR_MS, HOUR_MS + 1), 1),
         ((HOUR_MS, HOUR_MS + 1, HOUR_MS + 2), 0),
         ((0, 1, 2), 3),
     ],
@@ -111,11 +116,38 @@ def test_moves_of_the_last_hour_are_counted(ago_ms, count):
     assert LAB.call(moves_recent).outputs["eax"] == count
 
 
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("now", [NOW, 5 * MS])
+def test_places_without_a_move_do_not_count(now, count):
+    """Also on a node that has not run for an hour yet."""
+    prepare()
+    LAB.g(CORE).now = now
+    for n in range(count):
+        LAB.g(MOVES).times[8 * n : 8 * n + 8] = (now - n).to_bytes(8, "little")
+    assert LAB.call(moves_recent).outputs["eax"] == count
+
+
+def test_moves_of_long_ago_do_not_count():
+    """An age has no sign."""
+    prepare()
+    LAB.g(CORE).now = 2**63 + 9
+    for n in range(3):
+        LAB.g(MOVES).times[8 * n : 8 * n + 8] = (n + 1).to_bytes(8, "little")
+    assert LAB.call(moves_recent).outputs["eax"] == 0
+
+
 def test_next_gives_each_shard_that_no_row_keeps_once():
     prepare((0, S.READY, L.NO), (1, S.ASSIGNED, L.KEEPING), (3, S.READY, L.NO), count=5)
     LAB.g(CORE).slots[2].flags = 0
     given_ = [LAB.call(plan_next).outputs["edx"] for _ in range(5)]
     assert given_ == [1, 2, 3, 4, NO_SHARD]
+
+
+def test_next_compares_numbers_without_a_sign():
+    prepare(total=2**32 - 1, start=2**31 - 1, count=2)
+    LAB.g(MOVES).next = 2**31 - 1
+    given_ = [LAB.call(plan_next).outputs["edx"] for _ in range(3)]
+    assert given_ == [2**31 - 1, 2**31, NO_SHARD]
 
 
 def test_a_row_that_is_free_comes_before_a_new_one():
@@ -126,6 +158,16 @@ def test_a_row_that_is_free_comes_before_a_new_one():
     got = LAB.call(plan_row).outputs
     assert (got["cf"], LAB.g(CORE).slots_used) == (0, 4)
     assert (LAB.g(CORE).slots[3].context, LAB.g(CORE).slots[3].flags) == (got["eax"], 1)
+
+
+def test_the_last_row_that_there_is_can_be_taken():
+    ready_shards(0)
+    core = LAB.g(CORE)
+    for n in range(SHARDS_MAX - 1):
+        core.slots[n].flags = 1
+    core.slots_used = SHARDS_MAX - 1
+    assert LAB.call(plan_row).outputs["cf"] == 0
+    assert core.slots_used == SHARDS_MAX
 
 
 def test_without_memory_or_slots_there_is_no_row():
@@ -152,6 +194,7 @@ def test_without_memory_or_slots_there_is_no_row():
         ((8, 5, 4), P.OUT_OF_BOUNDS),
         ((300, 0, 257), P.OUT_OF_BOUNDS),
         ((16_385, 0, 1), P.OUT_OF_BOUNDS),
+        ((2**31, 0, 1), P.OUT_OF_BOUNDS),
         ((0, 0, 1), P.OUT_OF_BOUNDS),
         ((4, 2**32 - 1, 2), P.OUT_OF_BOUNDS),
     ],
@@ -213,6 +256,13 @@ class TestMove:
         assert [core.slots[n].deadline for n in range(3)] == [0, 0, 0]
         assert LAB.call(moves_recent).outputs["eax"] == 3
         assert lines() == ["lifecycle.resharded total=8 start=1 shards=3 generation=2"]
+
+    def test_each_shard_without_a_row_to_wait_for_gets_one_at_once(self):
+        ready_shards(0, 1)
+        assert move(8, 0, 4) == P.NONE
+        core = LAB.g(CORE)
+        new = [LAB.view(ShardContext, core.slots[n].context).shard_id for n in (2, 3)]
+        assert (new, core.slots_used) == ([2, 3], 4)
 
     def test_who_comes_may_wait_for_a_session_of_the_same_total(self):
         ready_shards(0, 1)
@@ -301,6 +351,28 @@ def test_a_row_that_nobody_needs_is_free():
     assert LAB.g(MOVES).leaving == 1
 
 
+def test_every_row_is_looked_at():
+    """Those that nobody uses are nobody's, whatever their shard was."""
+    leaves, unused = (5, S.ASSIGNED, L.KEEPING), (6, S.ASSIGNED, L.KEEPING)
+    for free in range(4):
+        made = prepare(*(unused if n == free else leaves for n in range(4)), count=2)
+        LAB.g(CORE).slots[free].flags = 0
+        LAB.g(MOVES).leaving = 3
+        LAB.call(plan_settle)
+        used = [n for n in range(4) if n != free]
+        assert [made[n].shard_id for n in used] == [0, 1, 5]
+        assert [LAB.g(CORE).slots[n].flags for n in used] == [1, 1, 0]
+        assert (made[free].shard_id, made[free].leaving) == (6, L.KEEPING)
+        assert LAB.g(MOVES).leaving == 0
+
+
+def test_a_row_that_becomes_free_keeps_what_its_shard_knew_but_the_session():
+    (shard,) = prepare((5, S.ASSIGNED, L.KEEPING), count=0)
+    shard.flags = ShardFlag.SEQ_VALID | ShardFlag.ESTABLISHED | ShardFlag.LAST_CLOSE_KNOWN
+    LAB.call(plan_settle)
+    assert shard.flags == ShardFlag.ESTABLISHED | ShardFlag.LAST_CLOSE_KNOWN
+
+
 def left(provider=SessionProvider.HOST, **changes):
     """A shard that has left and is released, with a session, and one that stays; none is new."""
     made = prepare((5, S.ASSIGNED, L.KEEPING), (0, S.READY, L.NO), count=1)
@@ -328,12 +400,20 @@ def test_a_session_that_nobody_took_keeps_its_row_for_five_seconds():
     assert settled()
     core = LAB.g(CORE)
     assert core.slots[0].deadline == core.slots_due == shard.save_deadline == NOW + 5_000 * MS
+    assert settled(4_998)
     core.slots_due = NOW + 1
     assert settled(4_999)
     assert (core.slots_due, LAB.g(MOVES).leaving, lines()) == (NOW + 1, 1, [])
     assert not settled(5_000)
     assert lines() == ["lifecycle.sessionSaveFailed origin=application sequence=9"]
     assert (shard.session.valid, shard.flags, LAB.g(MOVES).leaving) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_when_a_session_is_given_up_is_compared_without_a_sign(late):
+    shard = left(save_deadline=2**63)
+    LAB.g(CORE).now = 2**63 + late
+    assert LAB.call(plan_save, shard=shard.address_).outputs["cf"] == (late < 0)
 
 
 def test_a_session_that_was_taken_gives_its_row_up():
@@ -415,8 +495,9 @@ class TestObey:
         assert lines() == ["lifecycle.resharded total=3 start=0 shards=3 generation=2"]
 
     @pytest.mark.parametrize("total", [0, 2])
-    def test_a_total_that_it_has_is_none(self, total):
-        assert self.wanted(total) == 2
+    @pytest.mark.parametrize("plan", [{}, {"count": 1}, {"start": 1, "count": 1}])
+    def test_a_total_that_it_has_is_none(self, total, plan):
+        assert self.wanted(total, **plan) == 2
         assert lines() == []
 
     def test_by_configuration_alone(self):
@@ -428,8 +509,9 @@ class TestObey:
         assert self.wanted(3, **plan) == 2
         assert "reason=not_the_whole_plan" in lines()[0]
 
-    def test_a_refusal_of_the_move_is_said_aloud(self):
-        assert self.wanted(300) == 2
+    @pytest.mark.parametrize("total", [300, 2**31])
+    def test_a_refusal_of_the_move_is_said_aloud(self, total):
+        assert self.wanted(total) == 2
         assert "reason=out_of_bounds" in lines()[0]
 
 
@@ -451,6 +533,10 @@ class TestVerb:
         assert (result, value) == (R.DONE, 0)
         assert (report["total"], report["start"], report["count"]) == (8, 1, 2)
         assert (report["generation"], report["moves"], report["leaving"]) == (1, 1, 0)
+
+    def test_any_larger_room_will_do(self):
+        ready_shards(1)
+        assert ask(room=2**31)[0] == R.DONE
 
     def test_it_tells_whose_sessions_who_keeps(self):
         ready_shards(0)

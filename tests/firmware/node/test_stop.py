@@ -94,6 +94,26 @@ def test_stop_begin_makes_every_shard_due_and_does_so_once():
     assert lines() == ["node.stopping reason=command shards=3"]
 
 
+@pytest.mark.parametrize("reason", StopReason)
+@pytest.mark.parametrize("phase", P)
+def test_stop_begin_looks_at_the_phase_alone(phase, reason):
+    prepare()
+    stop = LAB.g(STOP)
+    stop.phase, stop.reason = phase, reason
+    LAB.call(stop_begin, reason=StopReason.COMMAND)
+    assert stop.began == (NOW if phase == P.RUNNING else 0)
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+@pytest.mark.parametrize(("phase", "after"), [(P.DRAINING, P.STOPPED), (P.STOPPED, P.OFF)])
+def test_the_end_of_a_phase_is_compared_without_a_sign(phase, after, late):
+    prepare((S.READY, T.ESTABLISHED, 0, 1))
+    stop = LAB.g(STOP)
+    stop.phase, stop.deadline, LAB.g(CORE).now = phase, 2**63, 2**63 + late
+    tick()
+    assert stop.phase == (phase if late < 0 else after)
+
+
 def test_a_press_of_the_power_button_begins_it():
     prepare((S.READY, T.ESTABLISHED, 0, 1))
     LAB.g(POWER).status = 0x600

@@ -90,6 +90,7 @@ def test_a_damaged_page_starts_fresh(at, flip):
         ((0, 300, 601), False),
         ((0, 500, 900), False),
         ((0, 500, 900, 1100), True),
+        ((20, 10, 0), False),  # the clock was set back: nobody knows how long it took
     ],
 )
 def test_three_crashes_in_ten_minutes_hold_the_node(dates, held):
@@ -126,6 +127,16 @@ def test_a_release_forgets_the_crashes():
     assert "code=node.released was_held=1" in lines()
     boot(at=UNIX + 5, crashed=True)
     assert LAB.g(SURVIVAL).held == 0
+
+
+@pytest.mark.parametrize(("late", "wanted"), [(-1, 5), (0, UNIX), (1, UNIX)])
+def test_when_the_date_is_kept_again_is_compared_without_a_sign(late, wanted):
+    boot()
+    LAB.g(CLOCK).unix_tsc = 2**63
+    LAB.g(SURVIVAL).alive_due, LAB.g(CORE).now = 2**63, 2**63 + late
+    LAB.g(SURVIVOR).alive_at = 5
+    LAB.call(survive_tick)
+    assert LAB.g(SURVIVOR).alive_at == wanted
 
 
 def test_the_date_is_kept_once_a_second():

@@ -44,7 +44,7 @@ def lines():
 
 @pytest.mark.parametrize(
     ("identified", "owned", "wanted"),
-    [(0, 0, 0), (2, 0, 0), (3, 0, 1), (2, 1, 1), (1, 1, 0), (4, 0, 1)],
+    [(0, 0, 0), (2, 0, 0), (3, 0, 1), (2, 1, 1), (1, 1, 0), (4, 0, 1), (2**31, 0, 1)],
 )
 def test_what_was_sent_and_what_is_on_its_way_count(identified, owned, wanted):
     prepare(identified=identified, owned=owned)
@@ -147,6 +147,15 @@ def test_session_starts_of_the_service_bound_identifies_too(
     assert permits.remaining == left
     came_back = total and now_s >= 60
     assert permits.reset_at == (60_000 + (DAY * 1000 if came_back else 0)) * MS
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_when_session_starts_come_back_is_compared_without_a_sign(late):
+    prepare(allowance=0)
+    permits = LAB.g(PERMITS)
+    permits.total, permits.remaining, permits.reset_at = 1000, 0, 2**63
+    LAB.g(CORE).now = 2**63 + late
+    assert LAB.call(starts_spent).outputs["cf"] == (late < 0)
 
 
 @given(allowance=st.integers(0, 3), total=st.integers(0, 2), remaining=st.integers(0, 3))

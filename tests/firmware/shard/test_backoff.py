@@ -141,6 +141,7 @@ def test_choose_delay_any_state_matches_model(fields, policy):
         ({"attempts": 2, "required_wait_ms": 7_000}, Policy.FIXED, 7_000),
         ({"attempts": 1, "required_wait_ms": 7_000}, Policy.JITTERED, 7_000),
         ({"attempts": 1, "required_wait_ms": 998}, Policy.JITTERED, 999),
+        ({"attempts": 1, "required_wait_ms": 2**31}, Policy.JITTERED, 2**31),
     ],
 )
 def test_choose_delay_by_phase_and_policy(fields, policy, wanted):
@@ -163,4 +164,13 @@ def test_choose_delay_startup_ends_where_no_attempt_fits(left_ms, flags, stop):
     shard, _ = prepare({"attempts": 1, "flags": flags})
     LAB.g(CONFIG).policy = Policy.FIXED
     LAB.g(STARTUP).deadline = NOW + left_ms * MS if left_ms else 0
+    assert LAB.call(choose_delay, shard=shard).outputs["eax"] == stop
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_choose_delay_compares_the_end_of_the_startup_without_a_sign(late):
+    shard, _ = prepare({"attempts": 1})
+    LAB.g(CONFIG).policy = Policy.FIXED
+    LAB.g(STARTUP).deadline, LAB.g(CORE).now = 2**63, 2**63 + late - 5_000 * MS
+    stop = Stop.NONE if late < 0 else Stop.STARTUP_DEADLINE
     assert LAB.call(choose_delay, shard=shard).outputs["eax"] == stop

@@ -186,7 +186,9 @@ def test_a_resume_needs_no_permit(node):
 
 
 @pytest.mark.parametrize("on_limit", OnLimit)
-@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED, ShardFlag.STARTUP_OVER])
+@pytest.mark.parametrize(
+    "flags", [0, ShardFlag.SEQ_VALID, ShardFlag.ESTABLISHED, ShardFlag.STARTUP_OVER]
+)
 @pytest.mark.parametrize(("asked_ms", "late"), [(30_000, -1), (30_000, 0), (30_000, 1), (0, 1)])
 def test_a_wait_that_outlasts_the_startup_is_its_end(node, asked_ms, late, flags, on_limit):
     LAB.g(CONFIG).on_limit, LAB.g(CONFIG).attempt_timeout_ms = on_limit, 7_000
@@ -194,15 +196,40 @@ def test_a_wait_that_outlasts_the_startup_is_its_end(node, asked_ms, late, flags
     context.flags, node.found.status = flags, 429
     node.found.retry_after_ms, node.found.not_before = asked_ms, deadline + late
     assert not node.discover()
-    over = not flags and asked_ms and late >= 0
+    starts = flags in (0, ShardFlag.SEQ_VALID)
+    over = starts and asked_ms and late >= 0
     assert context.failure == (End.NETWORK if over else End.NONE)
     assert context.failure_flags == (FailureFlag.WAIT if over else 0)
     assert context.required_wait_ms == (STARTUP_LEFT // MS + late // MS + (late > 0) if over else 0)
-    ends = flags == 0 and on_limit == OnLimit.FATAL
+    ends = starts and on_limit == OnLimit.FATAL
     assert context.attempt_deadline == (deadline if ends else node.now + 7_000 * MS)
 
 
-@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_when_a_question_failed_is_compared_without_a_sign(node, late):
+    context = node.shards[0]
+    context.attempt_started, node.found.failed_at = 2**63, 2**63 + late
+    node.found.not_before = LAB.g(CORE).now + 1
+    assert not node.discover()
+    assert context.failure == (End.NETWORK if late > 0 else End.NONE)
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_when_the_next_question_may_be_asked_is_compared_without_a_sign(node, late):
+    node.found.not_before, LAB.g(CORE).now = 2**63, 2**63 + late
+    assert not node.discover()
+    assert node.found.state == (S.IDLE if late < 0 else S.CONNECT)
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_a_wait_past_the_startup_is_compared_without_a_sign(node, late):
+    LAB.g(CORE).now, LAB.g(STARTUP).deadline = 2**63 - 9 * MS, 2**63
+    node.found.retry_after_ms, node.found.not_before = 1, 2**63 + late
+    assert not node.discover()
+    assert node.shards[0].failure == (End.NONE if late < 0 else End.NETWORK)
+
+
+@pytest.mark.parametrize("flags", [0, ShardFlag.SEQ_VALID, ShardFlag.ESTABLISHED])
 def test_an_answer_ends_the_attempt_with_the_startup_that_it_moved(node, flags):
     LAB.g(CONFIG).startup_timeout_ms, LAB.g(CORE).slots_used = 30_000, 2
     node.permits.max_concurrency = 2
@@ -213,7 +240,8 @@ def test_an_answer_ends_the_attempt_with_the_startup_that_it_moved(node, flags):
     stream.feed(json_reply(200, DOCUMENT | limits).wire())
     assert node.discover()
     assert start.budget_ms == 35_000
-    assert context.attempt_deadline == (before if flags else start.deadline)
+    own = flags == ShardFlag.ESTABLISHED
+    assert context.attempt_deadline == (before if own else start.deadline)
 
 
 def test_a_wait_counts_for_all_and_spends_no_budget(node):

@@ -54,7 +54,14 @@ def test_who_has_heard_does_not_wait():
 
 @pytest.mark.parametrize(
     ("left_ms", "timeout_ms", "budget_ms"),
-    [(30_000, 5_000, 5_000), (4_000, 5_000, 4_000), (0, 5_000, 1), (-7, 5_000, 1), (9, 1, 1)],
+    [
+        (30_000, 5_000, 5_000),
+        (4_000, 5_000, 4_000),
+        (0, 5_000, 1),
+        (-7, 5_000, 1),
+        (9, 1, 1),
+        (2**63 // MS + 1, 5_000, 5_000),
+    ],
 )
 def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
     shard = prepare(left_ms=left_ms, timeout_ms=timeout_ms)
@@ -70,6 +77,29 @@ def test_the_budget_is_bounded_by_the_startup(left_ms, timeout_ms, budget_ms):
     )
     assert wait(shard, budget_ms) == 0
     assert lines().count("\n") == 1
+
+
+def test_the_end_of_the_startup_is_compared_without_a_sign():
+    shard = prepare()
+    LAB.g(CORE).now, LAB.g(STARTUP).deadline = 2**63 - 2 * MS, 2**63 + 7 * MS
+    LAB.call(session_wait, shard=shard.address_)
+    assert shard.load_deadline == 2**63 + 7 * MS
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_the_end_of_the_wait_is_compared_without_a_sign(late):
+    shard = prepare()
+    LAB.g(CORE).now, shard.load_deadline = 2**63 + late, 2**63
+    got = LAB.call(session_wait, shard=shard.address_).outputs["eax"]
+    assert got == (Hold.SESSION_LOAD if late < 0 else 0)
+
+
+@pytest.mark.parametrize("flags", [0, 0xFF & ~ShardFlag.ESTABLISHED])
+def test_a_wait_of_the_boot_that_ends_tells_the_timeout_of_the_boot(flags):
+    shard = prepare()
+    shard.flags, shard.load_deadline, LAB.g(MOVES).wait_ms = flags, NOW, 700
+    assert wait(shard) == 0
+    assert "timeoutMs=5000\n" in lines()
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 5_000])

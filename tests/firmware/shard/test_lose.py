@@ -102,6 +102,21 @@ def test_settle_session_says_so_when_a_session_was_there_to_drop(valid):
     assert len([line for line in lines() if "lifecycle.sessionReset" in line]) == (valid == 1)
 
 
+@pytest.mark.parametrize("policy", [Policy.FIXED, Policy.JITTERED])
+@pytest.mark.parametrize("key", [0, 0xFF])
+def test_shard_lose_fixed_delays_alone_have_the_order_of_the_seed(policy, key):
+    """Seen where the clock turns; what lies before the policy in the page is no matter."""
+    shard, context = prepare(
+        {"state": ShardState.READY, "failure": End.NETWORK, "required_wait_ms": 5_000}
+    )
+    set_policy(LAB, {"policy": policy, "deadline_in_ms": 0}, NOW)
+    LAB.g(CONFIG).startup_max_ms = 1
+    LAB.g(CONFIG).control_key[:] = bytes([key]) * 64
+    LAB.call(shard_lose, Environment(tsc=lambda: 2**64 - 5_000 * MS), shard=shard)
+    wanted = (0, 0) if policy == Policy.FIXED else (1, 5_000)
+    assert (context.reconnect_deadline, context.evidence.delay_ms) == wanted
+
+
 @pytest.mark.parametrize("phase", list(Phase))
 def test_settle_session_drops_only_a_host_that_was_not_reached(phase):
     shard, context = prepare({"phase": phase}, session={"valid": 1, "resume_host_len": 9})
@@ -187,7 +202,7 @@ def test_shard_lose_fatal_schedules_nothing():
 
 
 @pytest.mark.parametrize("recommended", [0, 24])
-@pytest.mark.parametrize(("auto", "before", "wanted"), [(0, 0, 17), (1, 17, 17), (1, 40, 40)])
+@pytest.mark.parametrize(("auto", "before", "wanted"), [(0, 0, 17), (1, 17, 17), (1, 2**31, 2**31)])
 def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(
     auto, before, wanted, recommended
 ):

@@ -76,6 +76,26 @@ def test_permit_refuse_keeps_the_key_of_a_refused_identify_busy(shards, end, pha
     assert key.busy_until == (max(before, 12_000) if refused else before) * MS
 
 
+@pytest.mark.parametrize("number", [39, 40, 41])
+def test_permit_refuse_keeps_the_key_of_the_shard_alone(shards, number):
+    LAB.g(PERMITS).max_concurrency = 3
+    context, keys = LAB.view(ShardContext, shards[0]), LAB.g(PERMITS).keys
+    context.shard_id, context.failure, context.phase = number, End.INVALID_SESSION, Phase.IDENT
+    LAB.call(permit_refuse, shard=shards[0])
+    busy = [0, 0, 0]
+    busy[number % 3] = 12_000 * MS
+    assert [keys[n].busy_until for n in range(3)] == busy
+
+
+@pytest.mark.parametrize("before", [2**63 - 1, 2**63, 2**63 + 1])
+def test_permit_refuse_compares_times_without_a_sign(shards, before):
+    context, key = LAB.view(ShardContext, shards[0]), LAB.g(PERMITS).keys[0]
+    context.failure, context.phase = End.INVALID_SESSION, Phase.IDENT
+    LAB.g(CORE).now, key.busy_until = 2**63 - 5_000 * MS, before
+    LAB.call(permit_refuse, shard=shards[0])
+    assert key.busy_until == max(before, 2**63)
+
+
 @pytest.mark.parametrize("late", [-1, 0, 1])
 @pytest.mark.parametrize("at", [2**31, 2**63, 2**64 - 2])
 def test_permit_take_compares_times_without_a_sign(shards, late, at):

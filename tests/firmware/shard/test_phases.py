@@ -8,6 +8,7 @@ from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
+from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.sessions import SESSIONS
 from firmware.layouts.shard import End, Gap, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
@@ -15,7 +16,7 @@ from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.tls_sites import NO_ENTROPY
 from firmware.layouts.websocket import WsState
-from firmware.shard.dial import NO_CONNECTION, shard_dial
+from firmware.shard.dial import NO_CONNECTION, shard_begin, shard_dial
 from firmware.shard.phases import (
     shard_advance,
     shard_become_ready,
@@ -101,9 +102,12 @@ def test_advance_hello_goes_where_the_answer_went(node, gateway, phase, identifi
     assert busy == (START + 5000 * MS if identifies else 0)
 
 
-@pytest.mark.parametrize(("flags", "counts"), [(0, (1, 0)), (ShardFlag.RESUMED, (0, 1))])
+@pytest.mark.parametrize(
+    ("flags", "counts"),
+    [(0, (1, 0)), (ShardFlag.SEQ_VALID, (1, 0)), (ShardFlag.RESUMED, (0, 1))],
+)
 def test_advance_ready_that_came_with_hello_gives_the_permit_back(node, flags, counts):
-    LAB.g(PERMITS).keys[0].owner = 0 if flags else 1
+    LAB.g(PERMITS).keys[0].owner = counts[0]
     node.shards[0].flags = flags
     context = advance(node, Phase.HELLO, gateway=GatewayState.READY)
     assert context.state == ShardState.READY
@@ -176,6 +180,18 @@ def test_become_ready_says_whether_events_may_be_missing(
         f"gap={words} known={known} missingFrom={missing[0]} missingTo={missing[1]} "
         in (node.lines()[0])
     )
+
+
+@pytest.mark.parametrize("on_limit", OnLimit)
+@pytest.mark.parametrize("flags", [ShardFlag.RESTORED, ShardFlag.ESTABLISHED])
+def test_begin_bounds_a_startup_whose_end_is_fatal_also_with_a_session(node, flags, on_limit):
+    LAB.g(CONFIG).on_limit = on_limit
+    context = node.shards[0]
+    context.session.valid, context.flags = 1, ShardFlag.SEQ_VALID | flags
+    call(node, shard_begin)
+    assert context.flags == ShardFlag.SEQ_VALID | flags
+    bounded = on_limit == OnLimit.FATAL and flags == ShardFlag.RESTORED
+    assert context.attempt_deadline == (LAB.g(STARTUP).deadline if bounded else 0)
 
 
 def test_dial_without_entropy_fails_the_attempt(node):

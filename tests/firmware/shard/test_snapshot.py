@@ -148,6 +148,7 @@ def test_whatever_is_another_has_its_name(field, value, expected):
         ("session_id", b'ab"d'),
         ("session_id", b"abc\x7f"),
         ("resume_host_len", 129),
+        ("resume_host_len", 2**32 - 1),
         ("resume_host", b"g/1"),
         ("resume_port", 0),
     ],
@@ -161,6 +162,25 @@ def test_a_session_that_no_service_gives_is_malformed(field, value):
     else:
         setattr(session, field, value)
     assert problem(shard, kept) == P.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("session_id", b"_"),
+        ("session_id", b"aB9-_.~" + b"_" * 249),
+        ("resume_host", b"g"),
+        ("resume_host", b"aB9-." + b"h" * 123),
+    ],
+)
+def test_a_session_may_be_as_long_as_its_places(field, text):
+    """What stands in an id and in no host, too."""
+    shard = prepare()
+    kept = taken(shard)
+    session = LAB.view(Session, kept.address_ + SESSION_AT)
+    getattr(session, field)[0 : len(text)] = text
+    setattr(session, f"{field}_len", len(text))
+    assert problem(shard, kept) == 0
 
 
 def test_a_session_without_a_host_of_its_own_is_fine():
@@ -207,7 +227,7 @@ def test_a_changed_byte_is_judged_as_the_model_says(at, flip, age):
     problem(shard, kept, age)
 
 
-@pytest.mark.parametrize(("age", "told"), [(0, 0), (7_000, 7_000), (-5_000, 0)])
+@pytest.mark.parametrize(("age", "told"), [(0, 0), (7_000, 7_000), (-1, 0), (-5_000, 0)])
 def test_a_restored_session_is_the_shards_own(age, told):
     shard = prepare()
     kept = taken(shard)
@@ -224,7 +244,7 @@ def test_a_restored_session_is_the_shards_own(age, told):
 
 @pytest.mark.parametrize("at", [None, 0, 15])
 def test_confirm_drops_what_is_not_of_this_gateway(at):
-    flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED
+    flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED | ShardFlag.STARTUP_OVER
     shard = prepare(flags=flags, sequence=SEQUENCE)
     shard.restored_endpoint[:] = ENDPOINT
     shard.session.resume_host[0 : len(HOST)] = HOST
@@ -236,7 +256,8 @@ def test_confirm_drops_what_is_not_of_this_gateway(at):
     if at is None:
         assert (shard.session.valid, shard.flags, lines()) == (1, flags, "")
         return
-    assert (shard.session.valid, shard.session.resume_host_len, shard.flags) == (0, 0, 0)
+    assert (shard.session.valid, shard.session.resume_host_len) == (0, 0)
+    assert shard.flags == ShardFlag.STARTUP_OVER
     assert "code=lifecycle.sessionSnapshotIgnored problem=another_endpoint sequence=77" in lines()
 
 
@@ -263,4 +284,5 @@ def test_confirm_takes_a_foreign_resume_host_away(host, allowed):
 def test_confirm_without_a_known_gateway_says_nothing():
     shard = prepare()
     LAB.g(CONFIG).discovery = DiscoveryMode.HTTP
+    shard.restored_endpoint[:] = ENDPOINT
     assert LAB.call(session_confirm, shard=shard.address_).outputs["cf"] == 0

@@ -102,6 +102,7 @@ def test_startup_adjust_begins_nothing():
     ("flags", "wanted"),
     [
         (0, NOW + 7 * MS),
+        (ShardFlag.SEQ_VALID | ShardFlag.RESTORED, NOW + 7 * MS),
         (ShardFlag.ESTABLISHED, NOW + 30_000 * MS),
         (ShardFlag.STARTUP_OVER, NOW + 30_000 * MS),
     ],
@@ -112,6 +113,15 @@ def test_attempt_budget_is_the_startups_rest_or_its_own(flags, wanted):
     shard = LAB.shard()
     LAB.view(ShardContext, shard).flags = flags
     assert LAB.call(attempt_budget, shard=shard).outputs["rax"] == wanted
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_attempt_budget_compares_times_without_a_sign(late):
+    prepare()
+    LAB.g(STARTUP).deadline, LAB.g(CORE).now = 2**63, 2**63 + late
+    shard = LAB.shard()
+    LAB.call(attempt_budget, shard=shard)
+    assert LAB.view(ShardContext, shard).flags == (ShardFlag.STARTUP_OVER if late >= 0 else 0)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,44 @@ def test_a_handshake_is_dropped_without_a_close_frame(phase, tcp, websocket, res
     assert counts() == (0, reset)
 
 
+@pytest.mark.parametrize("tcp", TcpState)
+def test_a_connection_that_is_put_away_counts_as_reset_while_it_is_there(tcp):
+    node = Node()
+    c = node.connected()
+    c.tcp.state = tcp
+    node.tick(shard_put_away)
+    gone = tcp in (TcpState.CLOSED, TcpState.TIME_WAIT, TcpState.FAILED)
+    assert counts() == (0, not gone)
+
+
+@pytest.mark.parametrize("late", [-1, 0, 1])
+@pytest.mark.parametrize("websocket", [WsState.OPEN, WsState.CLOSED])
+def test_the_end_of_a_close_is_compared_without_a_sign(websocket, late):
+    """One that still waits for room, and one that both sides have closed."""
+    node = Node()
+    c = node.connected(S.ASSIGNED, websocket=websocket)
+    c.hold, c.close_deadline = Hold.STOPPED, 2**63
+    if websocket == WsState.OPEN:
+        c.tcp.tx_end = 8190
+    else:
+        c.tcp.state = TcpState.TIME_WAIT
+    LAB.g(CORE).now = 2**63 + late
+    over = websocket == WsState.CLOSED or late >= 0
+    assert node.tick() == (NEVER if over else 2**63)
+    assert counts() == ((0, 0) if not over else (1, 0) if late < 0 else (0, 1))
+
+
+def test_a_close_that_waits_for_room_looks_again_with_tcp():
+    """Whatever comes first: what TCP wants, or the end of the close."""
+    node = Node()
+    c = node.connected(S.ASSIGNED)
+    c.hold, c.tcp.tx_end, LAB.g(CORE).now = Hold.STOPPED, 8190, 2**63 - 3
+    c.close_deadline, c.tcp.keep_at = 2**63 + 7, 2**63 - 1
+    assert node.tick() == 2**63 - 1
+    c.tcp.keep_at = 2**63 + 9
+    assert node.tick() == 2**63 + 7
+
+
 def test_a_farewell_that_had_begun_goes_on_with_the_time_it_has_left():
     node = Node()
     c = node.connected(S.BACKOFF, websocket=WsState.CLOSING)

@@ -83,6 +83,32 @@ def test_a_sequence_that_grows_is_kept_once_a_second():
     assert keep(shard, at_s=1.5).snapshot.sequence == 80
 
 
+@pytest.mark.parametrize("late", [-1, 0, 1])
+def test_when_a_sequence_is_kept_again_is_compared_without_a_sign(late):
+    shard = prepare()
+    row = keep(shard)
+    shard.gateway.seq_acked, row.note_at, LAB.g(CORE).now = 80, 2**63, 2**63 + late
+    LAB.call(survive_shard, shard=shard.address_)
+    assert row.snapshot.sequence == (76 if late < 0 else 80)
+
+
+@pytest.mark.parametrize("identifies", [0, 1, 7])
+@pytest.mark.parametrize("state", [ShardState.READY, ShardState.BACKOFF])
+def test_a_session_that_is_as_it_was_is_not_kept_anew(state, identifies):
+    """However often it identified; a date that another boot gave it stays."""
+    shard = prepare(state=state, identifies=identifies)
+    row = keep(shard)
+    assert row.saved_at == UNIX
+    before = LAB.machine.read(ROW, SavedSession.SIZE)
+    keep(shard, at_s=9)
+    assert LAB.machine.read(ROW, SavedSession.SIZE) == before
+    shard.identifies = 8
+    connected = state == ShardState.READY
+    assert keep(shard, at_s=10).saved_at == UNIX + 10 * connected
+    row.valid = 0
+    assert keep(shard, at_s=20).saved_at == UNIX + 20
+
+
 def test_a_sequence_that_a_heartbeat_named_is_kept_at_once():
     shard = prepare()
     keep(shard)
@@ -133,9 +159,10 @@ def test_what_cannot_be_resumed_is_forgotten(flags):
     assert keep(shard).valid == 0
 
 
-def offered(*, after_s, connected=True, **fields):
+def offered(*, after_s, connected=True, beats=0):
     """Keep a session, reset the node, and offer it `after_s` after the connection's end."""
-    shard = prepare(**fields)
+    shard = prepare()
+    shard.gateway.beats = beats
     if not connected:
         shard.state = ShardState.BACKOFF
     keep(shard)
@@ -149,9 +176,9 @@ def offered(*, after_s, connected=True, **fields):
 
 
 @pytest.mark.parametrize("connected", [True, False])
-@pytest.mark.parametrize("after_s", [-5, 0, 7, 59])
-def test_a_young_session_is_offered(after_s, connected):
-    shard, session = offered(after_s=after_s, connected=connected)
+@pytest.mark.parametrize(("after_s", "beats"), [(-5, 0), (0, 1), (7, 0), (7, 1), (59, 1)])
+def test_a_young_session_is_offered(after_s, beats, connected):
+    shard, session = offered(after_s=after_s, connected=connected, beats=beats)
     LAB.call(survive_offer, shard=shard.address_)
     assert shard.sequence == shard.gap_from == (76 if connected else 77)
     assert shard.flags == ShardFlag.SEQ_VALID | ShardFlag.RESTORED

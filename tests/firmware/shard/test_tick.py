@@ -11,7 +11,7 @@ from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.plan import Leaving
-from firmware.layouts.policy import STARTUP, Policy, SessionProvider
+from firmware.layouts.policy import STARTUP, OnLimit, Policy, SessionProvider
 from firmware.layouts.shard import (
     End,
     Hold,
@@ -35,6 +35,7 @@ from tests.support.states import (
     set_policy,
     shard_fields,
 )
+from tests.support.stream import Stream, server_frame
 
 LAB = Lab(*NEEDED, shard_tick, shards_tick, slots=2)
 GATEWAY = "10.0.0.9"
@@ -243,7 +244,21 @@ def test_tick_second_shard_of_a_key_waits_without_spending_its_attempt():
     assert (other.phase, other.attempts, other.attempt_deadline) == (Phase.PERMIT, 0, 0)
 
 
-@pytest.mark.parametrize("flags", [0, ShardFlag.ESTABLISHED])
+@pytest.mark.parametrize("on_limit", OnLimit)
+@pytest.mark.parametrize("flags", [0, ShardFlag.SEQ_VALID, ShardFlag.ESTABLISHED])
+def test_tick_a_startup_whose_end_is_fatal_ends_the_wait_for_a_permit_too(flags, on_limit):
+    node = Node()
+    LAB.g(CONFIG).on_limit = on_limit
+    node.tick(0)
+    other = node.shards[1]
+    other.flags = flags
+    node.tick(1)
+    bounded = on_limit == OnLimit.FATAL and flags != ShardFlag.ESTABLISHED
+    end = LAB.g(STARTUP).deadline if bounded else 0
+    assert (other.phase, other.attempt_deadline) == (Phase.PERMIT, end)
+
+
+@pytest.mark.parametrize("flags", [0, ShardFlag.SEQ_VALID, ShardFlag.ESTABLISHED])
 def test_tick_a_shard_that_asked_for_the_address_waits_for_its_permit_until_the_startup_ends(flags):
     node = Node()
     node.tick(0)
@@ -251,7 +266,8 @@ def test_tick_a_shard_that_asked_for_the_address_waits_for_its_permit_until_the_
     other = node.shards[1]
     other.attempt_deadline, other.flags = START + 50 * MS, flags
     node.tick(1)
-    end = START + 50 * MS if flags else LAB.g(STARTUP).deadline
+    own = flags == ShardFlag.ESTABLISHED
+    end = START + 50 * MS if own else LAB.g(STARTUP).deadline
     assert (other.phase, other.attempt_deadline) == (Phase.PERMIT, end)
 
 
@@ -305,6 +321,32 @@ def test_tick_pending_name_is_asked_again_soon():
     LAB.g(CONFIG).gateway_host_len = 7
     assert node.tick() == START + 100 * MS
     assert node.shards[0].phase == Phase.RESOLVE
+
+
+@pytest.mark.parametrize("websocket", WsState)
+def test_tick_a_stream_that_is_gone_fails_the_attempt_in_any_phase(websocket):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, Phase.TCP
+    context.tcp.state, context.websocket.state = TcpState.SYN_SENT, websocket
+    node.tick()
+    gone = websocket in (WsState.CLOSED, WsState.FAILED)
+    assert context.state == (ShardState.BACKOFF if gone else ShardState.STARTING)
+    assert context.evidence.end == (End.NETWORK if gone else End.NONE)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_tick_reads_the_stream_from_its_upgrade_on(phase):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, phase
+    context.tls.state, context.websocket.state = TlsState.PASS_THROUGH, WsState.OPEN
+    LAB.g(PERMITS).keys[0].owner = 2
+    stream = Stream(LAB, context.address_)
+    stream.feed(server_frame(1, b"no document"))
+    node.tick()
+    read = phase in (Phase.WS, Phase.HELLO, Phase.IDENT, Phase.REPLAY)
+    assert context.evidence.end == (End.PROTOCOL if read else End.NONE)
 
 
 @pytest.mark.parametrize("layer", ["tcp", "tls"])

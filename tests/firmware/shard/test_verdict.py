@@ -64,6 +64,16 @@ def test_judge_health_of_a_minute_starts_again(seconds, step, failures):
     assert context.evidence.protocol_failures == failures
 
 
+def test_judge_health_starts_again_at_nothing_whatever_the_clock():
+    """No byte of the span that health takes is zero."""
+    shard, context = prepare(
+        {"connected_at": 1, "recovery_step": 4, "protocol_failures": 2, "failure": End.NETWORK}
+    )
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CONFIG).healthy_reset_ms = 0x0101_0101, 0xFF
+    LAB.call(judge_health, shard=shard)
+    assert (context.recovery_step, context.protocol_failures) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("failure", "flags", "counted"),
     [
@@ -108,7 +118,10 @@ def verdict(**fields):
         (ProfileId.FLUXER, 4011, Stop.RESHARD),
         (ProfileId.DISCORD, 4000, Stop.REFUSED),
         (ProfileId.DISCORD, 1003, Stop.REFUSED),
+        (ProfileId.DISCORD, 4015, Stop.REFUSED),
         (ProfileId.DISCORD, 4016, Stop.REFUSED),
+        (ProfileId.FLUXER, 4015, Stop.REFUSED),
+        (ProfileId.FLUXER, 4016, Stop.REFUSED),
     ],
 )
 def test_shard_verdict_of_a_fatal_close_has_its_reason(profile, code, stop):
@@ -119,6 +132,8 @@ def test_shard_verdict_of_a_fatal_close_has_its_reason(profile, code, stop):
 def test_shard_verdict_of_a_fatal_anomaly_is_no_close():
     fields = {"failure": End.PROTOCOL, "peer_close": 4004}
     assert verdict(**fields, failure_flags=FailureFlag.FATAL) == Stop.REFUSED
+    also = FailureFlag.FATAL | FailureFlag.RESET_SESSION
+    assert verdict(**fields, failure_flags=also) == Stop.REFUSED
     both = FailureFlag.FATAL | FailureFlag.CONFIG
     assert verdict(**fields, failure_flags=both) == Stop.CONFIG
 
@@ -131,6 +146,7 @@ def test_shard_verdict_of_a_fatal_anomaly_is_no_close():
         ({"protocol_failures": 3, "flags": ShardFlag.ESTABLISHED}, Stop.PROTOCOL_LIMIT),
         ({"attempts": 2}, Stop.NONE),
         ({"attempts": 3}, Stop.STARTUP_ATTEMPTS),
+        ({"attempts": 2**32 - 1}, Stop.STARTUP_ATTEMPTS),
         ({"attempts": 9, "flags": ShardFlag.ESTABLISHED}, Stop.NONE),
         ({"attempts": 9, "flags": ShardFlag.STARTUP_OVER}, Stop.NONE),
     ],

@@ -51,6 +51,7 @@ def test_required_wait_any_state_matches_model(fields, status):
         ({"http_status": 403, "required_wait_ms": 90_000}, 90_000),
         ({"failure_flags": FailureFlag.WAIT, "peer_close": 1013}, 5_000),
         ({"http_status": 404}, 5_000),
+        ({"http_status": 499}, 5_000),
         ({"http_status": 399}, 0),
         ({"http_status": 500}, 0),
         ({"failure_flags": FailureFlag.WAIT, "http_status": 429, "required_wait_ms": 9_000}, 9_000),
@@ -71,10 +72,34 @@ def test_required_wait_any_state_matches_model(fields, status):
             },
             5_000,
         ),
+        (
+            # a time that has no sign: nobody knows how long ago that was
+            {"failure_flags": FailureFlag.WAIT, "peer_close": 4008, "rate_limited_at": NOW + 1},
+            5_000,
+        ),
     ],
 )
 def test_required_wait_takes_the_longest(fields, wanted):
     assert wait(**fields)[0] == wanted
+
+
+LOST = {"failure": End.INVALID_SESSION, "failure_flags": FailureFlag.RESET_SESSION}
+
+
+@pytest.mark.parametrize("asked_ms", [90_000, 2**31, 2**32 - 1])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        LOST,
+        {"http_status": 401},
+        {"http_status": 403},
+        {"http_status": 404},
+        {"failure_flags": FailureFlag.WAIT, "peer_close": 1013},
+        {"failure_flags": FailureFlag.WAIT, "peer_close": 4008, "rate_limited_at": NOW - 1},
+    ],
+)
+def test_required_wait_that_the_peer_asked_for_is_never_shortened(fields, asked_ms):
+    assert wait(**fields, required_wait_ms=asked_ms, draw=b"\xff" * 8)[0] == asked_ms
 
 
 def test_required_wait_notes_the_time_of_a_rate_limit():
@@ -86,6 +111,5 @@ def test_required_wait_notes_the_time_of_a_rate_limit():
     ("draw", "wanted"), [(b"\x00" * 8, 1_000), (b"\xff" * 8, 4_999), (b"\0\0\0\x80" * 2, 3_000)]
 )
 def test_required_wait_of_a_lost_session_is_one_to_five_seconds(draw, wanted):
-    lost = {"failure": End.INVALID_SESSION, "failure_flags": FailureFlag.RESET_SESSION}
-    assert wait(**lost, draw=draw)[0] == wanted
-    assert wait(**lost, draw=draw, profile=ProfileId.FLUXER)[0] == 0
+    assert wait(**LOST, draw=draw)[0] == wanted
+    assert wait(**LOST, draw=draw, profile=ProfileId.FLUXER)[0] == 0
