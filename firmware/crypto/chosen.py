@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firmware.layouts.variants import Variant
-from toolchain.asm import Asm, E, Mem32
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
+from firmware.crypto.aes_gcm_soft import aes_gcm_key_soft, aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
+from firmware.crypto.x25519 import x25519_adx, x25519_base
+from firmware.layouts.aead import AesGcm
+from firmware.layouts.variants import VARIANTS, Variant, Variants
+from toolchain.asm import Asm, E, Mem32, Reg32, Reg64, routine
 
 if TYPE_CHECKING:
     from toolchain.asm import Routine
+
+_SOURCE = "firmware/docs/tls.md#variants"
 
 
 def leave_to(a: Asm, chosen: Mem32[Variant], fast: Routine, base: Routine) -> None:
@@ -17,3 +25,82 @@ def leave_to(a: Asm, chosen: Mem32[Variant], fast: Routine, base: Routine) -> No
     with a.if_(E):
         a.jmp(fast)
     a.jmp(base)
+
+
+@routine(
+    inputs=aes_gcm_key_aesni.contract.inputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.aes_gcm],
+    calls=[aes_gcm_key_aesni, aes_gcm_key_soft],
+    source=_SOURCE,
+)
+def aes_gcm_key(a: Asm, key: AesGcm, raw: Reg64, size: Reg32) -> None:
+    """Make a key of AES-GCM."""
+    leave_to(a, VARIANTS.it.aes_gcm, aes_gcm_key_aesni, aes_gcm_key_soft)
+
+
+@routine(
+    inputs=aes_gcm_seal_aesni.contract.inputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.aes_gcm],
+    calls=[aes_gcm_seal_aesni, aes_gcm_seal_soft],
+    source=_SOURCE,
+)
+def aes_gcm_seal(
+    a: Asm, key: AesGcm, text: Reg64, length: Reg32, nonce: Reg64, aad: Reg64, aad_length: Reg32
+) -> None:
+    """Encrypt a text in place and write its tag behind it."""
+    leave_to(a, VARIANTS.it.aes_gcm, aes_gcm_seal_aesni, aes_gcm_seal_soft)
+
+
+@routine(
+    inputs=aes_gcm_open_aesni.contract.inputs,
+    outputs=aes_gcm_open_aesni.contract.outputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.aes_gcm],
+    calls=[aes_gcm_open_aesni, aes_gcm_open_soft],
+    source=_SOURCE,
+)
+def aes_gcm_open(
+    a: Asm, key: AesGcm, text: Reg64, length: Reg32, nonce: Reg64, aad: Reg64, aad_length: Reg32
+) -> None:
+    """Decrypt a text in place if its tag is right."""
+    leave_to(a, VARIANTS.it.aes_gcm, aes_gcm_open_aesni, aes_gcm_open_soft)
+
+
+@routine(
+    inputs=x25519_adx.contract.inputs,
+    outputs=x25519_adx.contract.outputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.x25519],
+    calls=[x25519_adx, x25519_base],
+    source=_SOURCE,
+)
+def x25519(a: Asm, out: Reg64, scalar: Reg64, point: Reg64) -> None:
+    """Multiply a point of Curve25519."""
+    leave_to(a, VARIANTS.it.x25519, x25519_adx, x25519_base)
+
+
+@routine(
+    inputs=p256_public_adx.contract.inputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.p256],
+    calls=[p256_public_adx, p256_public_base],
+    source=_SOURCE,
+)
+def p256_public(a: Asm, out: Reg64, scalar: Reg64) -> None:
+    """Make a public key of P-256."""
+    leave_to(a, VARIANTS.it.p256, p256_public_adx, p256_public_base)
+
+
+@routine(
+    inputs=p256_agree_adx.contract.inputs,
+    outputs=p256_agree_adx.contract.outputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.p256],
+    calls=[p256_agree_adx, p256_agree_base],
+    source=_SOURCE,
+)
+def p256_agree(a: Asm, out: Reg64, scalar: Reg64, share: Reg64) -> None:
+    """Make what two keys of P-256 give."""
+    leave_to(a, VARIANTS.it.p256, p256_agree_adx, p256_agree_base)

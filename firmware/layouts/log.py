@@ -60,6 +60,7 @@ from firmware.layouts.stop import StopReason
 from firmware.layouts.survivor import HoldEnd
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.variants import Family, Variant
 from toolchain.layout import Data, Global, Struct, enum8, u32, u64
 from toolchain.layout.data import constant
 
@@ -78,6 +79,16 @@ BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog
 BOOT_NO_CONFIG = code("boot.no_config", Level.ERROR, magic=HEX)
 BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
+CRYPTO_VARIANT_WRONG = code("crypto.variantWrong", Level.WARN, family=names(Family))
+CRYPTO_BROKEN = code("crypto.broken", Level.ERROR, family=names(Family))
+CRYPTO_CHOSEN = code(
+    "crypto.chosen",
+    Level.INFO,
+    aes_gcm=names(Variant),
+    x25519=names(Variant),
+    p256=names(Variant),
+    signatures=names(Variant),
+)
 TLS_STARTED = code("tls.started", Level.INFO, arenas=DEC, anchors=DEC)
 BOOT_WARM = code("boot.warm", Level.INFO, boots=DEC, identified=DEC, since=DEC)
 ENTROPY_FAILED = code("entropy.failed", Level.WARN, source=names(EntropySource))

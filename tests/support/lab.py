@@ -56,8 +56,9 @@ def workspace(slot: int) -> tuple[Region, ...]:
 
 
 @functools.cache
-def _linked(roots: tuple[Routine, ...]) -> Image:
-    return Linker(roots, PLAN, keep=(CORE, CLOCK, LEASE, NETWORK, node.PLAN)).link()
+def _linked(roots: tuple[Routine, ...], replaced: tuple[Routine, ...]) -> Image:
+    keep = (CORE, CLOCK, LEASE, NETWORK, node.PLAN)
+    return Linker(roots, PLAN, keep=keep, replace={one.name: one for one in replaced}).link()
 
 
 class Lab:
@@ -69,6 +70,7 @@ class Lab:
         semantics: Let the Python semantics judge each instruction too. On by default; the
             environment variable SHARDFW_SEMANTICS=0 turns the default off.
         extra: Further memory (page tables, device windows).
+        replaced: Routines that are linked in place of those of the same name.
     """
 
     def __init__(
@@ -77,10 +79,11 @@ class Lab:
         slots: int = 2,
         semantics: bool | None = None,
         extra: Sequence[Region] = (),
+        replaced: tuple[Routine, ...] = (),
     ) -> None:
         if semantics is None:
             semantics = os.environ.get("SHARDFW_SEMANTICS", "1") != "0"
-        self.image = _linked(routines)
+        self.image = _linked(routines, replaced)
         regions = [r for n in range(slots) for r in workspace(n)]
         regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES, foreign=True))
         regions.append(Region("input", INPUT, INPUT_BYTES, foreign=True))

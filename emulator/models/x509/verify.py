@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from emulator.effects import World, model
-from emulator.models.crypto.chosen import is_fast
+from emulator.models.crypto.chosen import level_of
 from emulator.models.crypto.ecdsa import ECDSA_MODELS
 from emulator.models.crypto.rsa import RECOVER_MODELS
 from emulator.models.crypto.rsa_encodings import PKCS1_MODELS, PSS_MODELS
@@ -95,7 +95,7 @@ def x509_verify(
     w: World, chain: int, key: int, algorithm: int, message: int, length: int, signature: int
 ) -> int:
     """What boot chose."""
-    chosen = VERIFY_MODELS[Level.ADX if is_fast(w, "signatures") else Level.BASE]
+    chosen = VERIFY_MODELS[level_of(w, "signatures")]
     return int(chosen(w, chain, key, algorithm, message, length, signature))
 
 

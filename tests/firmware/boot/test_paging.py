@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firmware.boot.paging import CR0_BITS, CR4_BITS
 from firmware.image import DIRECT_ADDRESS
 from firmware.layouts.boot import REGIONS_MAX, BootPath, MemoryType
 from firmware.layouts.memory import (
@@ -221,3 +222,9 @@ def test_stage_equal_words_by_chance_are_no_masked_line():
     assert stage.finished
     whole = DirectStage(PC).quadword(A20_HIGH)
     assert stage.quadword(A20_HIGH) == whole, "the word is put back"
+
+
+def test_the_bits_that_xmm_instructions_need_are_those_that_the_stage_loads():
+    """Intel SDM volume 3, 13.1.3 and 2.5: neither EM nor TS, but OSFXSR and OSXMMEXCPT."""
+    assert CR0_BITS & (1 << 2 | 1 << 3) == 0
+    assert CR4_BITS >> 9 & 3 == 3

@@ -1,0 +1,161 @@
+"""Known answers: the published numbers, computed anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emulator.models.crypto.aes_gcm import (
+    aes_gcm_key_aesni,
+    aes_gcm_open_aesni,
+    aes_gcm_seal_aesni,
+)
+from emulator.models.crypto.aes_gcm_soft import (
+    aes_gcm_key_soft,
+    aes_gcm_open_soft,
+    aes_gcm_seal_soft,
+)
+from emulator.models.crypto.chacha20_poly1305 import (
+    chacha20_poly1305_key,
+    chacha20_poly1305_open,
+    chacha20_poly1305_seal,
+)
+from emulator.models.crypto.ecdsa import ECDSA_MODELS
+from emulator.models.crypto.p256 import P256_MODELS
+from emulator.models.crypto.rsa import RECOVER_MODELS
+from emulator.models.crypto.rsa_encodings import PKCS1_MODELS
+from emulator.models.crypto.sha256 import sha256_finish, sha256_start, sha256_update
+from emulator.models.crypto.sha512 import sha384_finish, sha384_start, sha512_update
+from emulator.models.crypto.variants import variant
+from emulator.models.crypto.x25519 import MODELS_X25519
+from firmware.layouts.crypto import HASH
+from firmware.layouts.field import Level
+from firmware.layouts.known_answers import (
+    KNOWN_P256,
+    KNOWN_P256_SCALAR,
+    KNOWN_P256_SHARE,
+    KNOWN_RSA_DIGEST,
+    KNOWN_RSA_MODULUS,
+    KNOWN_RSA_SIGNATURE,
+    KNOWN_SAMPLE,
+    KNOWN_WORK,
+    KNOWN_X25519,
+    KNOWN_X25519_POINT,
+    KNOWN_X25519_SCALAR,
+    SEALED_AES,
+    SEALED_CHACHA,
+    SIGNED_P256,
+    SIGNED_P384,
+    Sealed,
+)
+from firmware.layouts.rsa import RSA
+from firmware.layouts.variants import Family, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emulator.effects import World
+
+
+def _cipher(
+    name: str,
+    key: Callable[..., None],
+    seal: Callable[..., None],
+    open_: Callable[..., int],
+    answers: tuple[Sealed, ...],
+) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """Return 1 for a tag that is wrong, or a text that does not come back."""
+        work = w.g(KNOWN_WORK)
+        made, text = work.offset_of("key"), work.offset_of("text")
+        for answer in answers:
+            size = answer.text.size
+            plain = w.read(w.address(answer.text), size)
+            key(w, made, w.address(answer.key), answer.key.size)
+            w.write(text, plain)
+            aad = w.address(answer.aad), answer.aad.size
+            given = (made, text, size, w.address(answer.nonce), *aad)
+            seal(w, *given)
+            if w.read(text + size, 16) != w.read(w.address(answer.tag), 16):
+                return 1
+            open_(w, *given)
+            if w.read(text, size) != plain:
+                return 1
+        return 0
+
+    return variant(f"known_{name}", known)
+
+
+def _x25519(level: Level) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """RFC 7748 5.2."""
+        out = w.g(KNOWN_WORK).offset_of("out")
+        MODELS_X25519[level](w, out, w.address(KNOWN_X25519_SCALAR), w.address(KNOWN_X25519_POINT))
+        return int(w.read(out, 32) != w.read(w.address(KNOWN_X25519), 32))
+
+    return variant(f"known_x25519_{level.value}", known)
+
+
+def _p256(level: Level) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """RFC 5903 8.1."""
+        out = w.g(KNOWN_WORK).offset_of("out")
+        agree, _ = P256_MODELS[level]
+        if agree(w, out, w.address(KNOWN_P256_SCALAR), w.address(KNOWN_P256_SHARE)):
+            return 1
+        return int(w.read(out, 32) != w.read(w.address(KNOWN_P256), 32))
+
+    return variant(f"known_p256_{level.value}", known)
+
+
+def _signatures(level: Level) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """RFC 7515 A.2, RFC 6979 A.2.5, RFC 6979 A.2.6."""
+        key, digest = w.g(RSA).key, w.g(KNOWN_WORK).offset_of("digest")
+        key.modulus, key.size, key.exponent = w.address(KNOWN_RSA_MODULUS), 256, 65537
+        if RECOVER_MODELS[level](w, key.address_, w.address(KNOWN_RSA_SIGNATURE), 256):
+            return 1
+        if PKCS1_MODELS["sha256"](w, w.address(KNOWN_RSA_DIGEST)):
+            return 1
+        hash_ = w.address(HASH)
+        for start, update, finish, size, signed, curve in (
+            (sha256_start, sha256_update, sha256_finish, 32, SIGNED_P256, "p256"),
+            (sha384_start, sha512_update, sha384_finish, 48, SIGNED_P384, "p384"),
+        ):
+            start(w, hash_)
+            update(w, hash_, w.address(KNOWN_SAMPLE), len(b"sample"))
+            finish(w, hash_, digest)
+            point, numbers = w.address(signed.key), w.address(signed.signature)
+            if ECDSA_MODELS[curve, level](w, point, numbers, digest, size):
+                return 1
+        return 0
+
+    return variant(f"known_signatures_{level.value}", known)
+
+
+def _levels(of: Callable[[Level], Callable[..., int]]) -> dict[Variant, Callable[..., int]]:
+    return {Variant.FAST: of(Level.ADX), Variant.BASE: of(Level.BASE)}
+
+
+KNOWN_MODELS: dict[Family, dict[Variant, Callable[..., int]]] = {
+    Family.AES_GCM: {
+        Variant.FAST: _cipher(
+            "aes_gcm_aesni", aes_gcm_key_aesni, aes_gcm_seal_aesni, aes_gcm_open_aesni, SEALED_AES
+        ),
+        Variant.BASE: _cipher(
+            "aes_gcm_soft", aes_gcm_key_soft, aes_gcm_seal_soft, aes_gcm_open_soft, SEALED_AES
+        ),
+    },
+    Family.CHACHA20_POLY1305: {
+        Variant.BASE: _cipher(
+            "chacha20_poly1305",
+            chacha20_poly1305_key,
+            chacha20_poly1305_seal,
+            chacha20_poly1305_open,
+            SEALED_CHACHA,
+        ),
+    },
+    Family.X25519: _levels(_x25519),
+    Family.P256: _levels(_p256),
+    Family.SIGNATURES: _levels(_signatures),
+}
+"""The models by family and variant."""

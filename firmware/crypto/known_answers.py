@@ -1,0 +1,254 @@
+"""Checks of single variants: does each give its known answers? Boot asks before it uses one."""
+
+from __future__ import annotations
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
+from firmware.crypto.aes_gcm_soft import aes_gcm_key_soft, aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.chacha20_poly1305 import (
+    chacha20_poly1305_key,
+    chacha20_poly1305_open,
+    chacha20_poly1305_seal,
+)
+from firmware.crypto.ecdsa import (
+    ecdsa_p256_verify_adx,
+    ecdsa_p256_verify_base,
+    ecdsa_p384_verify_adx,
+    ecdsa_p384_verify_base,
+)
+from firmware.crypto.p256 import p256_agree_adx, p256_agree_base
+from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
+from firmware.crypto.rsa_encodings import FUNCTIONS, RSA_PKCS1
+from firmware.crypto.x25519 import x25519_adx, x25519_base
+from firmware.layouts.crypto import HASH, SHA256_DIGEST_BYTES, SHA384_DIGEST_BYTES
+from firmware.layouts.known_answers import (
+    KNOWN_P256,
+    KNOWN_P256_SCALAR,
+    KNOWN_P256_SHARE,
+    KNOWN_RSA_DIGEST,
+    KNOWN_RSA_EXPONENT,
+    KNOWN_RSA_MODULUS,
+    KNOWN_RSA_SIGNATURE,
+    KNOWN_SAMPLE,
+    KNOWN_WORK,
+    KNOWN_X25519,
+    KNOWN_X25519_POINT,
+    KNOWN_X25519_SCALAR,
+    SEALED_AES,
+    SEALED_CHACHA,
+    SIGNED_P256,
+    SIGNED_P384,
+    Sealed,
+)
+from firmware.layouts.rsa import RSA, RsaKey
+from firmware.layouts.variants import Family, Variant
+from toolchain.asm import (
+    CF,
+    ECX,
+    EDX,
+    NE,
+    R8,
+    R9D,
+    RAX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    Label,
+    Mem8,
+    Out,
+    Routine,
+    routine,
+)
+from toolchain.layout import Data
+
+W = KNOWN_WORK.it
+_OUTPUTS = [Out(CF, "1 = wrong: it must not be used")]
+
+
+def _differ(a: Asm, found: Mem8[int], wanted: Data, wrong: Label) -> None:
+    """Leave when what was found is not the known answer."""
+    a.lea(RSI, found)
+    a.lea(RDI, wanted.address)
+    a.mov(ECX, wanted.size)
+    a.repe_cmpsb()
+    a.j(NE, wrong)
+
+
+def _verdict(a: Asm, wrong: Label) -> None:
+    a.clc()
+    a.ret()
+    a.place(wrong)
+    a.stc()
+    a.ret()
+
+
+def _cipher(
+    name: str, key: Routine, seal: Routine, open_: Routine, answers: tuple[Sealed, ...]
+) -> Routine:
+    def given(a: Asm, answer: Sealed) -> None:
+        a.lea(RDI, W.key.address)
+        a.lea(RSI, W.text.address)
+        a.mov(EDX, answer.text.size)
+        a.lea(RCX, answer.nonce.address)
+        a.lea(R8, answer.aad.address)
+        a.mov(R9D, answer.aad.size)
+
+    def body(a: Asm) -> None:
+        """Seal known texts, look at their tags, and open them again."""
+        wrong = a.label("wrong")
+        for answer in answers:  # unrolled: three texts at most
+            a.lea(RDI, W.key.address)
+            a.lea(RSI, answer.key.address)
+            a.mov(EDX, answer.key.size)
+            a.call(key)
+            a.lea(RSI, answer.text.address)
+            a.lea(RDI, W.text.address)
+            a.mov(ECX, answer.text.size)
+            a.rep_movsb()
+            given(a, answer)
+            a.call(seal)
+            _differ(a, W.text.m8(answer.text.size), answer.tag, wrong)
+            given(a, answer)
+            a.call(open_)
+            # A text that was refused is wiped.
+            _differ(a, W.text.address, answer.text, wrong)
+        _verdict(a, wrong)
+
+    body.__name__ = f"known_{name}"
+    return routine(
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        calls=[key, seal, open_],
+        source="firmware/layouts/known_answers.py",
+    )(body)
+
+
+def _x25519(level: str, multiply: Routine) -> Routine:
+    def body(a: Asm) -> None:
+        """Multiply a known point by a known scalar."""
+        wrong = a.label("wrong")
+        a.lea(RDI, W.out.address)
+        a.lea(RSI, KNOWN_X25519_SCALAR.address)
+        a.lea(RDX, KNOWN_X25519_POINT.address)
+        a.call(multiply)
+        _differ(a, W.out.address, KNOWN_X25519, wrong)
+        _verdict(a, wrong)
+
+    body.__name__ = f"known_x25519_{level}"
+    return routine(
+        outputs=_OUTPUTS, clobbers=CALLER_SAVED, calls=[multiply], source="RFC 7748 5.2"
+    )(body)
+
+
+def _p256(level: str, agree: Routine) -> Routine:
+    def body(a: Asm) -> None:
+        """Agree with a known share."""
+        wrong = a.label("wrong")
+        a.lea(RDI, W.out.address)
+        a.lea(RSI, KNOWN_P256_SCALAR.address)
+        a.lea(RDX, KNOWN_P256_SHARE.address)
+        a.call(agree)
+        a.j(B, wrong)
+        _differ(a, W.out.address, KNOWN_P256, wrong)
+        _verdict(a, wrong)
+
+    body.__name__ = f"known_p256_{level}"
+    return routine(outputs=_OUTPUTS, clobbers=CALLER_SAVED, calls=[agree], source="RFC 5903 8.1")(
+        body
+    )
+
+
+def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> Routine:
+    hashed = (
+        (FUNCTIONS["sha256"], SHA256_DIGEST_BYTES, SIGNED_P256, p256),
+        (FUNCTIONS["sha384"], SHA384_DIGEST_BYTES, SIGNED_P384, p384),
+    )
+
+    def body(a: Asm) -> None:
+        """Verify a known signature of RSA, of P-256 and of P-384."""
+        wrong, key = a.label("wrong"), RSA.it.key
+        a.lea(RAX, KNOWN_RSA_MODULUS.address)
+        a.mov(key.modulus, RAX)
+        a.mov(key.size, KNOWN_RSA_MODULUS.size)
+        a.mov(key.exponent, KNOWN_RSA_EXPONENT)
+        a.lea(RDI, key.modulus)
+        a.lea(RSI, KNOWN_RSA_SIGNATURE.address)
+        a.mov(ECX, KNOWN_RSA_SIGNATURE.size)
+        a.call(recover)
+        a.j(B, wrong)
+        a.lea(RSI, KNOWN_RSA_DIGEST.address)
+        a.call(RSA_PKCS1["sha256"])
+        a.j(B, wrong)
+        for (start, update, finish), size, signed, verify in hashed:  # unrolled: two curves
+            a.lea(RDI, HASH.it.state.address)
+            a.call(start)
+            a.lea(RDI, HASH.it.state.address)
+            a.lea(RSI, KNOWN_SAMPLE.address)
+            a.mov(ECX, KNOWN_SAMPLE.size)
+            a.call(update)
+            a.lea(RDI, HASH.it.state.address)
+            a.lea(RSI, W.digest.address)
+            a.call(finish)
+            a.lea(RDI, signed.key.address)
+            a.lea(RSI, signed.signature.address)
+            a.lea(RDX, W.digest.address)
+            a.mov(ECX, size)
+            a.call(verify)
+            a.j(B, wrong)
+        _verdict(a, wrong)
+
+    body.__name__ = f"known_signatures_{level}"
+    return routine(
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        writes=[RsaKey],
+        calls=[
+            recover,
+            RSA_PKCS1["sha256"],
+            *(call for functions, *_ in hashed for call in functions),
+            p256,
+            p384,
+        ],
+        source="RFC 7515 A.2, RFC 6979 A.2.5 and A.2.6",
+    )(body)
+
+
+KNOWN: dict[Family, dict[Variant, Routine]] = {
+    Family.AES_GCM: {
+        Variant.FAST: _cipher(
+            "aes_gcm_aesni", aes_gcm_key_aesni, aes_gcm_seal_aesni, aes_gcm_open_aesni, SEALED_AES
+        ),
+        Variant.BASE: _cipher(
+            "aes_gcm_soft", aes_gcm_key_soft, aes_gcm_seal_soft, aes_gcm_open_soft, SEALED_AES
+        ),
+    },
+    Family.CHACHA20_POLY1305: {
+        Variant.BASE: _cipher(
+            "chacha20_poly1305",
+            chacha20_poly1305_key,
+            chacha20_poly1305_seal,
+            chacha20_poly1305_open,
+            SEALED_CHACHA,
+        ),
+    },
+    Family.X25519: {
+        Variant.FAST: _x25519("adx", x25519_adx),
+        Variant.BASE: _x25519("base", x25519_base),
+    },
+    Family.P256: {
+        Variant.FAST: _p256("adx", p256_agree_adx),
+        Variant.BASE: _p256("base", p256_agree_base),
+    },
+    Family.SIGNATURES: {
+        Variant.FAST: _signatures(
+            "adx", rsa_recover_adx, ecdsa_p256_verify_adx, ecdsa_p384_verify_adx
+        ),
+        Variant.BASE: _signatures(
+            "base", rsa_recover_base, ecdsa_p256_verify_base, ecdsa_p384_verify_base
+        ),
+    },
+}
+"""Every variant's check."""

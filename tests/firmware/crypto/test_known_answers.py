@@ -1,0 +1,153 @@
+"""Known answers: another library agrees with each, every variant gives them, and a wrong one is seen."""
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils, x25519
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+from firmware.crypto.known_answers import KNOWN
+from firmware.layouts import known_answers as k
+from firmware.layouts.known_answers import KNOWN_WORK, KnownWork
+from firmware.layouts.variants import Family, Variant
+from tests.support.lab import Lab
+from tests.support.processor import Processor
+
+CHECKS = {check.name: check for variants in KNOWN.values() for check in variants.values()}
+LAB = Lab(*CHECKS.values(), slots=0, semantics=False)
+EACH = pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+
+
+def raw(data):
+    return bytes(data.init or b"")
+
+
+def number(data, first=0, size=None):
+    return int.from_bytes(raw(data)[first : None if size is None else first + size], "big")
+
+
+@pytest.mark.parametrize("sealed", [*k.SEALED_AES, *k.SEALED_CHACHA], ids=lambda s: s.tag.name)
+def test_another_library_seals_the_same(sealed):
+    cipher = ChaCha20Poly1305 if sealed in k.SEALED_CHACHA else AESGCM
+    made = cipher(raw(sealed.key)).encrypt(raw(sealed.nonce), raw(sealed.text), raw(sealed.aad))
+    assert made[-16:] == raw(sealed.tag)
+    assert len(made) <= KnownWork.text.size
+    assert len(raw(sealed.text)) > 256 or sealed in k.SEALED_AES
+
+
+def test_another_library_agrees_the_same():
+    ours = x25519.X25519PrivateKey.from_private_bytes(raw(k.KNOWN_X25519_SCALAR))
+    # OpenSSL ignores the top bit of a coordinate too (RFC 7748 5).
+    peer = x25519.X25519PublicKey.from_public_bytes(raw(k.KNOWN_X25519_POINT))
+    assert ours.exchange(peer) == raw(k.KNOWN_X25519)
+    scalar = int.from_bytes(raw(k.KNOWN_P256_SCALAR), "little")
+    share = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), raw(k.KNOWN_P256_SHARE))
+    found = ec.derive_private_key(scalar, ec.SECP256R1()).exchange(ec.ECDH(), share)
+    assert found == raw(k.KNOWN_P256)
+
+
+@pytest.mark.parametrize(
+    ("signed", "curve", "digest"),
+    [
+        (k.SIGNED_P256, ec.SECP256R1(), hashes.SHA256()),
+        (k.SIGNED_P384, ec.SECP384R1(), hashes.SHA384()),
+    ],
+    ids=["p256", "p384"],
+)
+def test_another_library_verifies_ecdsa(signed, curve, digest):
+    size = curve.key_size // 8
+    point = ec.EllipticCurvePublicKey.from_encoded_point(curve, b"\4" + raw(signed.key))
+    r, s = number(signed.signature, 0, size), number(signed.signature, size)
+    sealed = utils.encode_dss_signature(r, s)
+    point.verify(sealed, raw(k.KNOWN_SAMPLE), ec.ECDSA(digest))
+
+
+def test_another_library_verifies_rsa():
+    numbers = rsa.RSAPublicNumbers(k.KNOWN_RSA_EXPONENT, number(k.KNOWN_RSA_MODULUS))
+    numbers.public_key().verify(
+        raw(k.KNOWN_RSA_SIGNATURE),
+        raw(k.KNOWN_RSA_DIGEST),
+        padding.PKCS1v15(),
+        utils.Prehashed(hashes.SHA256()),
+    )
+
+
+@EACH
+def test_every_variant_gives_its_known_answers(check):
+    LAB.reset()
+    assert LAB.free(check)["flags"] & 1 == 0
+
+
+@EACH
+def test_every_variant_gives_them_on_the_processor(check):
+    LAB.reset()
+    processor = Processor(LAB)
+    (done,) = processor.run([processor.call(check)])
+    assert done.flags & 1 == 0
+
+
+CHEAP = {
+    *KNOWN[Family.AES_GCM].values(),
+    *KNOWN[Family.CHACHA20_POLY1305].values(),
+    *KNOWN[Family.X25519].values(),
+}
+
+
+@pytest.mark.parametrize("check", [c for c in CHECKS.values() if c in CHEAP], ids=lambda c: c.name)
+def test_what_takes_few_steps_in_lockstep(check):
+    LAB.reset()
+    assert LAB.call(check).outputs["cf"] == 0
+
+
+@pytest.mark.parametrize("family", [Family.P256, Family.SIGNATURES], ids=["p256", "signatures"])
+def test_what_takes_many_steps_in_lockstep(family):
+    """The other level differs in the arithmetic alone, and its routines have tests of their own."""
+    LAB.reset()
+    assert LAB.call(KNOWN[family][Variant.FAST]).outputs["cf"] == 0
+
+
+WRONG = [
+    (Family.AES_GCM, k.SEALED_AES[0].tag, 15),
+    (Family.AES_GCM, k.SEALED_AES[1].tag, 0),
+    (Family.AES_GCM, k.SEALED_AES[2].tag, 7),
+    (Family.AES_GCM, k.SEALED_AES[0].key, 1),
+    (Family.CHACHA20_POLY1305, k.SEALED_CHACHA[0].tag, 3),
+    (Family.CHACHA20_POLY1305, k.SEALED_CHACHA[0].aad, 3),
+    (Family.X25519, k.KNOWN_X25519, 31),
+    (Family.P256, k.KNOWN_P256_SHARE, 0),
+    # A modulus that is even, a digest that is another, keys that are off their curves.
+    (Family.SIGNATURES, k.KNOWN_RSA_MODULUS, 255),
+    (Family.SIGNATURES, k.KNOWN_RSA_DIGEST, 0),
+    (Family.SIGNATURES, k.SIGNED_P256.key, 40),
+]
+
+
+@pytest.mark.parametrize("which", list(Variant))
+@pytest.mark.parametrize(("family", "data", "at"), WRONG, ids=[w[1].name for w in WRONG])
+def test_a_wrong_answer_is_seen_in_lockstep(family, data, at, which):
+    """One bit of what is known is another."""
+    check = KNOWN[family].get(which)
+    if check is None:
+        check = KNOWN[family][Variant.BASE]
+    LAB.reset()
+    place = LAB.image.address(data) + at
+    LAB.machine.write(place, bytes([LAB.machine.read(place, 1)[0] ^ 1]))
+    assert LAB.call(check).outputs["cf"] == 1
+
+
+@EACH
+def test_wrong_answers_are_seen_in_free_runs(check):
+    """All the answers that no test above compares."""
+    answers = {
+        Family.P256: [k.KNOWN_P256],
+        Family.SIGNATURES: [k.SIGNED_P384.signature, k.SIGNED_P256.signature, k.KNOWN_SAMPLE],
+    }
+    family = next(f for f, variants in KNOWN.items() if check in variants.values())
+    for data in answers.get(family, []):
+        LAB.reset()
+        place = LAB.image.address(data) + data.size - 1
+        LAB.machine.write(place, bytes([LAB.machine.read(place, 1)[0] ^ 1]))
+        assert LAB.free(check)["flags"] & 1 == 1, data
+
+
+def test_the_work_space_lies_apart():
+    assert LAB.image.address(KNOWN_WORK) % 64 == 0
