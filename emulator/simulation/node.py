@@ -70,6 +70,10 @@ _SECTIONS = (
     SectionPlan(".trust", align=PAGE),
 )
 _RDRAND = 1 << 30
+_AES = 1 << 25 | 1 << 9 | 1 << 1
+"""AES-NI, SSSE3, PCLMULQDQ."""
+_FIELD = 1 << 19 | 1 << 8
+"""ADX, BMI2."""
 _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
@@ -334,8 +338,9 @@ class ImageNode:
 
 
 def _cpuid(leaf: int, _subleaf: int) -> tuple[int, int, int, int]:
-    """Answer as a processor with RDRAND and nothing else worth telling."""
-    return (1, 0, 0, 0) if leaf == 0 else (0, 0, _RDRAND, 0) if leaf == 1 else (0, 0, 0, 0)
+    """Answer as a processor with what the node looks for, and nothing else worth telling."""
+    leaves = {0: (7, 0, 0, 0), 1: (0, 0, _RDRAND | _AES, 0), 7: (0, _FIELD, 0, 0)}
+    return leaves.get(leaf, (0, 0, 0, 0))
 
 
 def parse_line(line: str) -> dict[str, str]:

@@ -265,6 +265,11 @@ NO_ARENA = _site(
     50, "no_arena", "the node has no memory for a handshake", None, flags=FailureFlag.FATAL
 )
 
+CRYPTO_BROKEN = _site(
+    51, "crypto_broken", "the cryptography gives wrong answers on this processor", None,
+    flags=FailureFlag.FATAL,
+)  # fmt: skip
+
 SITES_MAX = 64
 """Site numbers of the layer are below; the tables by site have that many rows."""
 

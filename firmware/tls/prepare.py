@@ -8,7 +8,14 @@ from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
-from firmware.layouts.tls_sites import CLOCK_IMPOSSIBLE, CLOCK_YEARS, NO_ARENA, NO_ENTROPY
+from firmware.layouts.tls_sites import (
+    CLOCK_IMPOSSIBLE,
+    CLOCK_YEARS,
+    CRYPTO_BROKEN,
+    NO_ARENA,
+    NO_ENTROPY,
+)
+from firmware.layouts.variants import VARIANTS, Variants
 from firmware.net.dns_name import dns_parse_quad
 from firmware.tls.fail import tls_fail
 from firmware.tls.pool import tls_arena_take
@@ -56,6 +63,7 @@ YEAR_S = 31_556_952
         ConfigBlob.build_time,
         BUFFER_IN,
         Drbg.weak,
+        Variants.usable,
         TlsPool.slots,
         TlsContext.arena_ptr,
     ],
@@ -65,7 +73,7 @@ YEAR_S = 31_556_952
     source="firmware/docs/tls.md#before-the-syn",
 )
 def tls_prepare(a: Asm, shard: ShardContext, host: Reg64, length: Reg32) -> None:
-    """Make sure of entropy, clock and an arena, and lay the host down in it; nothing without TLS."""
+    """Make sure of entropy, cryptography, clock and an arena, and lay the host down in it; nothing without TLS."""
     arena, failed, waits = TlsArena.at(R14), a.label("failed"), a.label("waits")
     bad = Refusals(a)
     a.cmp(CONFIG.it.gateway_secure, 0)
@@ -75,6 +83,8 @@ def tls_prepare(a: Asm, shard: ShardContext, host: Reg64, length: Reg32) -> None
     a.mov(R13D, length)
     a.cmp(DRBG.it.weak, 0)
     a.j(NE, bad[NO_ENTROPY])
+    a.cmp(VARIANTS.it.usable, 0)
+    a.j(E, bad[CRYPTO_BROKEN])
     a.call(date_now)
     a.sub(RAX, CONFIG.it.build_time)
     a.j(C, bad[CLOCK_IMPOSSIBLE])

@@ -1,12 +1,12 @@
 """What protects records: keys of both directions, nonces, seal and open (RFC 8446 5.2, 5.3, 7.3)."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
 from firmware.crypto.chacha20_poly1305 import (
     chacha20_poly1305_key,
     chacha20_poly1305_open,
     chacha20_poly1305_seal,
 )
+from firmware.crypto.chosen import aes_gcm_key, aes_gcm_open, aes_gcm_seal
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import (
     IV_BYTES,
@@ -57,7 +57,7 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[TlsContext.suite],
     writes=[TlsDirection.sequence, TlsDirection.raw],
-    calls=[tls_expand, aes_gcm_key_aesni, chacha20_poly1305_key],
+    calls=[tls_expand, aes_gcm_key, chacha20_poly1305_key],
     saves=[R12, R13],
     source="RFC 8446 7.3",
 )
@@ -92,7 +92,7 @@ def tls_make_key(a: Asm, shard: ShardContext, direction: TlsDirection) -> None:
         chacha = a.label("chacha")
         a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
         a.j(E, chacha)
-        a.call(aes_gcm_key_aesni)
+        a.call(aes_gcm_key)
         a.jmp(made)
         a.place(chacha)
         a.call(chacha20_poly1305_key)
@@ -187,7 +187,7 @@ def _operands(a: Asm, direction: TlsDirection) -> None:
     ],
     clobbers=CALLER_SAVED,
     reads=[TlsContext.suite],
-    calls=[tls_nonce, aes_gcm_seal_aesni, chacha20_poly1305_seal],
+    calls=[tls_nonce, aes_gcm_seal, chacha20_poly1305_seal],
     source="RFC 8446 5.2",
 )
 def tls_seal(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
@@ -196,7 +196,7 @@ def tls_seal(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
     with a.if_(E):
         a.jmp(chacha20_poly1305_seal)
-    a.jmp(aes_gcm_seal_aesni)
+    a.jmp(aes_gcm_seal)
 
 
 @routine(
@@ -208,7 +208,7 @@ def tls_seal(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     outputs=[Out(CF, "1 = the tag is wrong, and nothing of the text is left")],
     clobbers=CALLER_SAVED,
     reads=[TlsContext.suite],
-    calls=[tls_nonce, aes_gcm_open_aesni, chacha20_poly1305_open],
+    calls=[tls_nonce, aes_gcm_open, chacha20_poly1305_open],
     source="RFC 8446 5.2",
 )
 def tls_open(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
@@ -217,7 +217,7 @@ def tls_open(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
     a.cmp(shard.tls.suite, Suite.CHACHA20_POLY1305_SHA256)
     with a.if_(E):
         a.jmp(chacha20_poly1305_open)
-    a.jmp(aes_gcm_open_aesni)
+    a.jmp(aes_gcm_open)
 
 
 @routine(

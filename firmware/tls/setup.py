@@ -1,6 +1,7 @@
 """What all handshakes of a node share, made once at boot and only when they are wanted."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.crypto.begin import crypto_begin
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import TLS_STARTED
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
@@ -14,14 +15,15 @@ from toolchain.asm import EAX, ECX, EDX, RAX, Asm, E, routine
     clobbers=CALLER_SAVED,
     reads=[ConfigBlob.gateway_secure, TrustStore.count],
     writes=[TlsPool.trust],
-    calls=[tls_arenas_make, log_write],
+    calls=[crypto_begin, tls_arenas_make, log_write],
     source="firmware/docs/tls.md#before-the-syn",
 )
 def tls_setup(a: Asm) -> None:
-    """Make arenas and point at the anchors when the configured URL has TLS."""
+    """Choose the cryptography, make arenas and point at the anchors when the configured URL has TLS."""
     a.cmp(CONFIG.it.gateway_secure, 0)
     with a.if_(E):
         a.ret()
+    a.call(crypto_begin)
     a.lea(RAX, TRUST_STORE.address)
     a.mov(TLS_POOL.it.trust, RAX)
     a.call(tls_arenas_make)

@@ -1,9 +1,9 @@
 """Key shares (RFC 8446 4.2.8): a fresh key for every connection, and what both shares give."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.crypto.chosen import p256_agree, p256_public, x25519
 from firmware.crypto.drbg import drbg_bytes
-from firmware.crypto.p256 import p256_agree_base, p256_draw, p256_public_base
-from firmware.crypto.x25519 import x25519_base
+from firmware.crypto.p256 import p256_draw
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Group, TlsContext
 from firmware.layouts.tls_arena import PRIVATE_BYTES, SHARE_BYTES, TLS_X25519_POINT, TlsArena
@@ -34,7 +34,7 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[TlsContext.arena_ptr],
     writes=[TlsArena.share_group, TlsArena.share_len],
-    calls=[drbg_bytes, x25519_base, p256_draw, p256_public_base],
+    calls=[drbg_bytes, x25519, p256_draw, p256_public],
     saves=[R12],
     source="RFC 7748 6.1; RFC 8446 4.2.8.2",
 )
@@ -52,13 +52,13 @@ def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
         a.lea(RDI, arena.share.address)
         a.lea(RSI, arena.private.address)
         a.lea(RDX, TLS_X25519_POINT.address)
-        a.call(x25519_base)
+        a.call(x25519)
         a.ret()
     a.mov(arena.share_len, SHARE_BYTES[Group.SECP256R1])
     a.call(p256_draw)
     a.lea(RDI, arena.share.address)
     a.lea(RSI, arena.private.address)
-    a.call(p256_public_base)
+    a.call(p256_public)
     a.ret()
 
 
@@ -68,7 +68,7 @@ def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
     clobbers=CALLER_SAVED,
     reads=[TlsContext.arena_ptr, TlsArena.share_group],
     writes=[TlsArena.private],
-    calls=[x25519_base, p256_agree_base],
+    calls=[x25519, p256_agree],
     saves=[R12],
     source="RFC 7748 6.1; RFC 8446 4.2.8.2 and 7.4",
 )
@@ -81,9 +81,9 @@ def tls_agree(a: Asm, shard: ShardContext) -> None:
     a.lea(RDX, arena.peer_share.address)
     a.cmp(arena.share_group, Group.X25519)
     with a.if_(E):
-        a.call(x25519_base)
+        a.call(x25519)
     with a.else_():
-        a.call(p256_agree_base)
+        a.call(p256_agree)
     a.lea(RDI, arena.private.address)
     a.mov(ECX, PRIVATE_BYTES // 8)
     # The verdict outlives the erasure: no flag changes in between.

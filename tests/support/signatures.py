@@ -11,12 +11,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
-from firmware.layouts.variants import VARIANTS, Variant
+from firmware.layouts.variants import Variant
 from firmware.layouts.x509 import Certificate, KeyKind, PublicKey, SignatureAlgorithm
 from firmware.x509.chain import x509_chain_begin
 from firmware.x509.path import x509_chain_step
 from firmware.x509.verify import x509_verify_signature
 from tests.support.chains import CHAIN, Bench
+from tests.support.variants import choose
 
 if TYPE_CHECKING:
     from tests.support.lab import Lab
@@ -52,7 +53,7 @@ class SignedBench(Bench):
         """Tell whether a key has signed a certificate; both sides must agree."""
         good = self.elsewhere(key, certificate)
         if self.node:
-            self.lab.g(VARIANTS).signatures = Variant.FAST
+            choose(self.lab, Variant.FAST)
             given = {"chain": CHAIN, "key": key, "certificate": certificate}
             assert self.call(x509_verify_signature, **given) == (int(good),)
         return good

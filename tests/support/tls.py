@@ -18,10 +18,12 @@ from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Suite, TlsFlag, TlsKeys, TlsState
 from firmware.layouts.tls_arena import GROUPS, SHARE_BYTES, TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.variants import Variant
 from firmware.tls.pool import tls_arena_give
 from firmware.tls.protect import tls_take_secret
 from tests.support.chains import store_of
 from tests.support.lab import Lab
+from tests.support.variants import choose
 
 if TYPE_CHECKING:
     from toolchain.asm import Routine
@@ -69,6 +71,7 @@ class TlsBench:
         self.shard = self.lab.shard(0)
         self.lab.machine.write(ARENA, bytes(TlsArena.SIZE))
         self.tls.arena_ptr = ARENA
+        choose(self.lab, Variant.FAST)
         pool = self.lab.g(TLS_POOL)
         pool.trust = STORE
         pool.slots[0].address, pool.slots[0].owner = ARENA, self.shard

@@ -9,17 +9,21 @@ from emulator.models.tls.transcript import arena_of
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.tls_pool import TLS_POOL
-from firmware.layouts.tls_sites import CLOCK_IMPOSSIBLE, NO_ARENA, NO_ENTROPY
+from firmware.layouts.tls_sites import CLOCK_IMPOSSIBLE, CRYPTO_BROKEN, NO_ARENA, NO_ENTROPY
+from firmware.layouts.variants import VARIANTS
 
 
 @model
 def tls_prepare(w: World, shard: int, host: int, length: int) -> int:
-    """Entropy, a date within ten years of the build, an arena; then the host without its last dot."""
+    """Entropy, known answers, a date within ten years of the build, an arena; then the host without its last dot."""
     config = w.g(CONFIG)
     if not config.gateway_secure:
         return 0
     if w.g(DRBG).weak:
         refuse(w, shard, NO_ENTROPY)
+        return 1
+    if not w.g(VARIANTS).usable:
+        refuse(w, shard, CRYPTO_BROKEN)
         return 1
     age = date_now(w) - config.build_time
     if not 0 <= age < 10 * 31_556_952:

@@ -1,16 +1,12 @@
 """What protects records."""
 
 from emulator.effects import World, model
-from emulator.models.crypto.aes_gcm import (
-    aes_gcm_key_aesni,
-    aes_gcm_open_aesni,
-    aes_gcm_seal_aesni,
-)
 from emulator.models.crypto.chacha20_poly1305 import (
     chacha20_poly1305_key,
     chacha20_poly1305_open,
     chacha20_poly1305_seal,
 )
+from emulator.models.crypto.chosen import aes_gcm_key, aes_gcm_open, aes_gcm_seal
 from emulator.models.tls.schedule import tls_expand
 from emulator.models.tls.transcript import size_of
 from firmware.layouts.shard import ShardContext
@@ -36,7 +32,7 @@ def tls_make_key(w: World, shard: int, direction: int) -> None:
     tls_expand(w, shard, secret, label, label, 0, kept.offset_of("iv"), 12)
     label = w.address(KEY)
     tls_expand(w, shard, secret, label, label, 0, kept.offset_of("raw"), size)
-    make = chacha20_poly1305_key if _is_chacha(w, shard) else aes_gcm_key_aesni
+    make = chacha20_poly1305_key if _is_chacha(w, shard) else aes_gcm_key
     make(w, kept.offset_of("key"), kept.offset_of("raw"), size)
     kept.raw[:] = bytes(32)
 
@@ -71,7 +67,7 @@ def tls_seal(w: World, shard: int, text: int, length: int) -> None:
     kept = w.view(ShardContext, shard).tls_keys.send
     tls_nonce(w, kept.address_)
     key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
-    seal = chacha20_poly1305_seal if _is_chacha(w, shard) else aes_gcm_seal_aesni
+    seal = chacha20_poly1305_seal if _is_chacha(w, shard) else aes_gcm_seal
     seal(w, key, text, length, nonce, text - 5, 5)
 
 
@@ -81,7 +77,7 @@ def tls_open(w: World, shard: int, text: int, length: int) -> int:
     kept = w.view(ShardContext, shard).tls_keys.receive
     tls_nonce(w, kept.address_)
     key, nonce = kept.offset_of("key"), kept.offset_of("nonce")
-    opened = chacha20_poly1305_open if _is_chacha(w, shard) else aes_gcm_open_aesni
+    opened = chacha20_poly1305_open if _is_chacha(w, shard) else aes_gcm_open
     return int(opened(w, key, text, length, nonce, text - 5, 5))
 
 

@@ -1,6 +1,7 @@
 """What all handshakes of a node share."""
 
 from emulator.effects import World, model
+from emulator.models.crypto.begin import crypto_begin
 from emulator.models.log import log
 from emulator.models.tls.pool import tls_arenas_make
 from firmware.layouts.config import CONFIG
@@ -14,6 +15,7 @@ def tls_setup(w: World) -> None:
     """Nothing at all without TLS."""
     if not w.g(CONFIG).gateway_secure:
         return
+    crypto_begin(w)
     store = w.g(TRUST_STORE)
     w.g(TLS_POOL).trust = store.address_
     log(w, TLS_STARTED, None, tls_arenas_make(w), store.count)

@@ -1,16 +1,12 @@
 """Key shares."""
 
 from emulator.effects import World, model
+from emulator.models.crypto.chosen import p256_agree, p256_public, x25519
 from emulator.models.crypto.drbg import drbg_bytes
-from emulator.models.crypto.p256 import P256_MODELS, p256_draw
-from emulator.models.crypto.x25519 import MODELS_X25519
+from emulator.models.crypto.p256 import p256_draw
 from emulator.models.tls.transcript import arena_of
-from firmware.layouts.field import Level
 from firmware.layouts.tls import Group
 from firmware.layouts.tls_arena import TLS_X25519_POINT
-
-x25519_base = MODELS_X25519[Level.BASE]
-p256_agree_base, p256_public_base = P256_MODELS[Level.BASE]
 
 
 @model
@@ -22,11 +18,11 @@ def tls_make_share(w: World, shard: int, group: int) -> None:
     if group == Group.X25519:
         arena.share_len = 32
         drbg_bytes(w, private, 32)
-        x25519_base(w, share, private, w.address(TLS_X25519_POINT))
+        x25519(w, share, private, w.address(TLS_X25519_POINT))
     else:
         arena.share_len = 65
         p256_draw(w, private)
-        p256_public_base(w, share, private)
+        p256_public(w, share, private)
 
 
 @model
@@ -34,7 +30,7 @@ def tls_agree(w: World, shard: int) -> int:
     """X25519(a, X25519(b, 9)), or X of a * B; the key is used once."""
     arena = arena_of(w, shard)
     shared, private, peer = (arena.offset_of(n) for n in ("shared", "private", "peer_share"))
-    agree = x25519_base if arena.share_group == Group.X25519 else p256_agree_base
+    agree = x25519 if arena.share_group == Group.X25519 else p256_agree
     refused = agree(w, shared, private, peer)
     arena.private[:] = bytes(32)
     return int(refused)

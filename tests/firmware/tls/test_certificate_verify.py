@@ -9,7 +9,6 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.tls import HandshakeType, Scheme, Suite, TlsState
 from firmware.layouts.tls_arena import VERIFY_CONTEXT
 from firmware.layouts.trust import TrustEntry, TrustStore, name_hash
-from firmware.layouts.variants import VARIANTS, Variant
 from firmware.layouts.x509 import KeyKind
 from firmware.tls.begin import tls_begin
 from firmware.tls.certificate_verify import SIGNING, tls_on_verify
@@ -36,7 +35,6 @@ def size_of(suite):
 def shown(bench, name, suite=Suite.AES_128_GCM_SHA256):
     """Let a leaf have a key, and the transcript a digest."""
     bench.reset()
-    bench.lab.g(VARIANTS).signatures = Variant.FAST
     bench.tls.suite = suite
     bench.arena.digest[:48] = DIGEST
     numbers = private(name).public_key().public_numbers()
@@ -148,7 +146,6 @@ def up_to_verify(messages):
 @pytest.mark.parametrize("kind", ["p256", "p384", "rsa2048"])
 def test_a_server_that_cannot_sign_is_told(kind):
     FREE.reset()
-    FREE.lab.g(VARIANTS).signatures = Variant.FAST
     FREE.lab.g(CLOCK).tsc_cycles_per_ms = 1000
     FREE.lab.g(CORE).now = 1 << 40
     FREE.lab.g(DRBG).seeded = 1

@@ -11,11 +11,13 @@ from firmware.layouts.shard import FailureFlag, ShardContext
 from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
+from firmware.layouts.variants import VARIANTS, Variant
 from firmware.limits import ARENA_STRIDE, WINDOW_ARENAS
 from firmware.tls.prepare import YEAR_S, tls_prepare
 from firmware.tls.transport import tls_abort, tls_ready, tls_start
 from tests.support.lab import Lab
 from tests.support.tls import DATE
+from tests.support.variants import choose
 
 SHARDS = 6
 LAB = Lab(
@@ -38,6 +40,7 @@ def _fresh():
     clock.unix_time, clock.tsc_cycles_per_ms, LAB.g(CORE).now = DATE, 1000, 1 << 40
     clock.unix_tsc = 1 << 40
     drbg.seeded = 1
+    choose(LAB, Variant.FAST)
     for n in range(ARENAS_MAX):
         arena = WINDOW_ARENAS + n * ARENA_STRIDE
         LAB.g(TLS_POOL).slots[n].address = arena
@@ -74,6 +77,7 @@ def test_the_host_is_laid_down_for_name_and_chain(host, kept, is_address):
 def test_a_plain_connection_needs_nothing():
     LAB.g(CONFIG).gateway_secure = 0
     LAB.g(DRBG).weak = 1
+    LAB.g(VARIANTS).usable = 0
     assert prepare() == 0
     assert (shard().tls.arena_ptr, shard().failure) == (0, 0)
 
@@ -88,6 +92,12 @@ def test_without_entropy_there_is_no_tls():
     LAB.g(DRBG).weak = 1
     assert prepare() == 1
     assert failure() == ("tls.no_entropy", True)
+
+
+def test_with_cryptography_that_is_wrong_there_is_no_tls():
+    LAB.g(VARIANTS).usable = 0
+    assert prepare() == 1
+    assert failure() == ("tls.crypto_broken", True)
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,33 @@
 
 import pytest
 
+import emulator.models.tls.setup as models
 from emulator.machine import Region
+from emulator.models.crypto.variants import variant
 from firmware.layouts.config import CONFIG
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.trust import TRUST_STORE
+from firmware.layouts.variants import VARIANTS, Variants
 from firmware.limits import ARENA_STRIDE, PAGE, WINDOW_ARENAS
 from firmware.tls.pool import tls_arenas_make
 from firmware.tls.setup import tls_setup
 from tests.support.lab import Lab
 from tests.support.pages import ready, tables_region, walk
+from toolchain.asm import Asm, routine
 
 PAGES = TlsArena.SIZE // PAGE
+
+
+@routine(writes=[Variants.usable], source="this test")
+def crypto_begin(a: Asm) -> None:
+    """Stand for what has tests of its own, and takes millions of instructions."""
+    a.mov(VARIANTS.it.usable, 1)
+    a.ret()
+
+
 LAB = Lab(
-    tls_arenas_make, tls_setup, slots=1, semantics=False,
+    tls_arenas_make, tls_setup, slots=1, semantics=False, replaced=(crypto_begin,),
     extra=[
         tables_region(),
         *(
@@ -26,8 +39,13 @@ LAB = Lab(
 )  # fmt: skip
 
 
+def _begin(w):
+    w.g(VARIANTS).usable = 1
+
+
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
+    monkeypatch.setattr(models, "crypto_begin", variant("crypto_begin", _begin))
     LAB.reset()
 
 
@@ -51,6 +69,7 @@ def test_a_node_without_tls_makes_nothing():
     LAB.call(tls_setup)
     assert addresses() == [0] * ARENAS_MAX
     assert LAB.g(TLS_POOL).trust == 0
+    assert LAB.g(VARIANTS).usable == 0
 
 
 def test_a_node_with_tls_has_arenas_and_anchors_and_says_so():
@@ -61,3 +80,4 @@ def test_a_node_with_tls_has_arenas_and_anchors_and_says_so():
     LAB.call(tls_setup)
     assert addresses()[-1] == WINDOW_ARENAS + (ARENAS_MAX - 1) * ARENA_STRIDE
     assert LAB.g(TLS_POOL).trust == store.address_
+    assert LAB.g(VARIANTS).usable == 1

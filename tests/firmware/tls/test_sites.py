@@ -57,7 +57,7 @@ def test_a_certificate_that_fails_is_not_retried_like_a_network():
 
 def test_what_no_attempt_can_mend_is_fatal():
     fatal = {s.name for s, r in REFUSALS.items() if r.flags & FailureFlag.FATAL}
-    assert fatal == {"no_entropy", "clock_impossible", "no_arena"}
+    assert fatal == {"no_entropy", "clock_impossible", "no_arena", "crypto_broken"}
 
 
 def test_the_page_lists_every_site_with_its_alert():
