@@ -35,7 +35,7 @@ def counter(bench):
 def fast(bench):
     variants = bench.lab.g(VARIANTS)
     variants.usable = 1
-    variants.aes_gcm = variants.x25519 = variants.signatures = Variant.FAST
+    variants.aes_gcm = variants.x25519 = variants.p256 = variants.signatures = Variant.FAST
 
 
 def handshake(bench, counter, suite):
