@@ -151,6 +151,8 @@ class World:
 
     Only pages that the machine or the model writes are copied: `touched` holds the model's version
     of each, by the number of its first page. `looked` lists what the model read, as (address, size).
+    `arrivals` lists what devices stored while the machine ran, behind the number of the access to a
+    port or register at which it came; it comes to the model at the same access.
     """
 
     def __init__(self, machine: Machine, answers: deque[tuple[str, object]] | None = None) -> None:
@@ -159,8 +161,9 @@ class World:
         self._answers = deque(answers or ())
         self.effects: list[Write | Event] = []
         self.ordered: tuple[Any, ...] = ()
-        self.quiet = 0
         self.looked: list[tuple[int, int]] = []
+        self.arrivals: deque[tuple[int, int, bytes]] = deque()
+        self._accesses = 0
 
     # -- memory -----------------------------------------------------------------------------------
     def keep(self, number: int) -> bytearray:
@@ -272,6 +275,16 @@ class World:
     def _event(self, *key: object) -> None:
         self.effects.append(Event(key, _caller()))
 
+    def _access(self, *key: object) -> None:
+        """Access a device; what it stores then is there afterwards."""
+        self._event(*key)
+        self._accesses += 1
+        while self.arrivals and self.arrivals[0][0] <= self._accesses:
+            _, address, contents = self.arrivals.popleft()
+            for start, length in split(address, len(contents)):
+                at, done = start % PAGE, start - address
+                self.keep(start // PAGE)[at : at + length] = contents[done : done + length]
+
     def wrmsr(self, msr: int, value: int) -> None:
         """Write a model-specific register."""
         self._event("wrmsr", msr, value)
@@ -282,21 +295,21 @@ class World:
 
     def port_in(self, port: int, size: int = 1) -> int:
         """Read a port."""
-        self._event("in", port, size)
+        self._access("in", port, size)
         return int(self._answer("in"))
 
     def port_out(self, port: int, value: int, size: int = 1) -> None:
         """Write a port."""
-        self._event("out", port, size, value & ((1 << 8 * size) - 1))
+        self._access("out", port, size, value & ((1 << 8 * size) - 1))
 
     def mmio_read(self, address: int, size: int) -> int:
         """Read a device register."""
-        self._event("mmio_read", address, size)
+        self._access("mmio_read", address, size)
         return int(self._answer("mmio_read"))
 
     def mmio_write(self, address: int, size: int, value: int) -> None:
         """Write a device register."""
-        self._event("mmio_write", address, size, value & ((1 << 8 * size) - 1))
+        self._access("mmio_write", address, size, value & ((1 << 8 * size) - 1))
 
     def enter(self, name: str, arguments: dict[str, int]) -> None:
         """Record a call."""

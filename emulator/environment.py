@@ -120,8 +120,8 @@ class Environment:
 
     def port_in(self, port: int, size: int) -> int:
         """Return what a port read gives."""
-        value = self.on_port_in(port, size)
         self._note(("in", port, size))
+        value = self.on_port_in(port, size)
         self._answer("in", value)
         return value
 
@@ -133,8 +133,8 @@ class Environment:
 
     def mmio_read(self, address: int, size: int) -> int:
         """Return what a device register gives."""
-        value = self.on_mmio_read(address, size)
         self._note(("mmio_read", address, size))
+        value = self.on_mmio_read(address, size)
         self._answer("mmio_read", value)
         return value
 

@@ -21,13 +21,15 @@ from emulator.coverage import process_coverage
 from emulator.effects import World, Write, model_of
 from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
-from emulator.machine import GPR, PAGE, STACK_BYTES, STACK_TOP, STOP, Machine
+from emulator.machine import GPR, PAGE, STACK_BYTES, STACK_TOP, STOP, Machine, split
 from emulator.mismatch import Mismatch
 from emulator.native_judge import NativeJudge, Start
 from emulator.reads import ReadsJudge
 from toolchain.asm.registers import Xmm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolchain.asm.routine import Routine
 
 __all__ = ["STATISTICS", "Lockstep", "Mismatch", "Recorded", "Result", "Statistics", "registers_of"]
@@ -38,6 +40,7 @@ _RSP, _RIP, _FLAGS = 4, 16, 17
 _RECOVERY = STACK_TOP - 8
 """Where `guard` routines note their stack pointer, above every frame."""
 # Status flags may change; DF is compared by itself. Everything else in RFLAGS stays as it was.
+_ACCESSES = ("in", "out", "mmio_read", "mmio_write")
 _FREE_FLAGS = 0x8D5 | 0x400 | 0x10000
 LIMIT = 5_000_000
 """Instructions that one call may take."""
@@ -203,10 +206,12 @@ class Lockstep:
         start = machine.image.address(routine)
         machine.prepare_call(start, registers)
         machine.environment.observer = self._observe
+        self._accesses = 0
         self._start = Start(machine)
         handles = [*self._hooks(routine, world), *self._reads.hooks()]
         if self._judge is not None:
             self._judge.start()
+        machine.watchers.append(self._arrived(world))
         begun = time.perf_counter()
         try:
             machine.run(start)
@@ -217,6 +222,7 @@ class Lockstep:
             for handle in handles:
                 machine.unhook(handle)
             machine.environment.observer = None
+            machine.watchers.pop()
         if self._judge is not None:
             self._judge.finish()
             statistics.judged += self._judge.judged
@@ -225,7 +231,21 @@ class Lockstep:
         self._visit(STOP)
 
     def _observe(self, event: tuple[object, ...]) -> None:
+        self._accesses += event[0] in _ACCESSES
         self._log.append(Recorded(event, len(self._trace) - 1))
+
+    def _arrived(self, world: World) -> Callable[[int, bytes], None]:
+        """Return what hands a device's store on to the model, at the access at which it comes."""
+
+        def note(address: int, contents: bytes) -> None:
+            for start, _ in split(address, len(contents)):
+                copy = world.keep(start // PAGE)
+                if self._before is not None:
+                    first = self.machine.pages[start // PAGE].first
+                    self._before.setdefault(first, bytes(copy))
+            world.arrivals.append((self._accesses, address, bytes(contents)))
+
+        return note
 
     def _hooks(self, routine: Routine, world: World) -> list[int]:
         machine, trace, log = self.machine, self._trace, self._log

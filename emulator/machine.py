@@ -170,6 +170,9 @@ class Machine:
     Args:
         image: The linked image; its sections are loaded as lief reads them in its ELF file.
         extra: Further regions (workspaces, DMA pools).
+
+    Attributes:
+        watchers: Who is told of each `write` before it happens: while code runs, a device's store.
     """
 
     def __init__(self, image: Image, extra: tuple[Region, ...] = ()) -> None:
@@ -183,6 +186,7 @@ class Machine:
         self.regions: list[Region] = []
         self.pages: dict[int, Page] = {}
         self.windows: list[tuple[int, int]] = []
+        self.watchers: list[Callable[[int, bytes], None]] = []
         self._sections: list[tuple[Region, bytes]] = []
         for s in reloaded(image).sections:
             if s.bits != 64 or not s.size:
@@ -265,6 +269,8 @@ class Machine:
 
     def write(self, address: int, contents: bytes) -> None:
         """Set bytes of memory, whatever its protection."""
+        for watcher in self.watchers:
+            watcher(address, contents)
         at = address % PAGE
         if at + len(contents) <= PAGE:
             region, offset, _ = self.page(address)

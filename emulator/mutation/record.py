@@ -7,7 +7,7 @@ equal pages once.
 
 from __future__ import annotations
 
-import itertools
+import functools
 from array import array
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import unicorn.x86_const as ux
 
 from emulator.effects import Event
-from emulator.machine import ARENA, PAGE, STACK_BYTES, STACK_TOP
+from emulator.machine import ARENA, PAGE, STACK_BYTES, STACK_TOP, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from emulator.environment import Environment
     from emulator.lockstep import Lockstep, Result
@@ -259,31 +259,28 @@ class _Device:
             if original is None:
                 self._stored.append(())
                 return
-            before = [region.buffer[:] for region in machine.regions]
+            stored: list[tuple[Key, int, bytes]] = []
+            watcher = functools.partial(self._note, machine, stored)
+            machine.watchers.append(watcher)
             original(place, size, value)
-            self._stored.append(tuple(_changes(machine, before)))
+            machine.watchers.remove(watcher)
+            self._stored.append(tuple(stored))
 
         return note
+
+    @staticmethod
+    def _note(
+        machine: Machine, stored: list[tuple[Key, int, bytes]], address: int, contents: bytes
+    ) -> None:
+        for start, length in split(address, len(contents)):
+            region, offset, _ = machine.page(start)
+            done = start - address
+            key = machine.regions.index(region), offset
+            stored.append((key, start % PAGE, bytes(contents[done : done + length])))
 
 
 _OnWrite = Callable[[int, int, int], None]
 _HANDLERS = ("on_port_out", "on_mmio_write")
-
-
-def _changes(machine: Machine, before: list[bytes]) -> Iterator[tuple[Key, int, bytes]]:
-    """Yield the runs of bytes that differ from what they were."""
-    for number, (region, old) in enumerate(zip(machine.regions, before, strict=True)):
-        new = region.buffer[:]
-        if new == old:
-            continue
-        for offset in range(0, region.size, PAGE):
-            page, was = new[offset : offset + PAGE], old[offset : offset + PAGE]
-            if page == was:
-                continue
-            changed = [n for n in range(PAGE) if page[n] != was[n]]
-            for _, group in itertools.groupby(enumerate(changed), lambda pair: pair[1] - pair[0]):
-                places = [place for _, place in group]
-                yield (number, offset), places[0], page[places[0] : places[-1] + 1]
 
 
 def _outputs(result: Result) -> tuple[int | None, ...]:

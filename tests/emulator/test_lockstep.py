@@ -390,10 +390,10 @@ def test_an_ordered_field_must_be_stored_whole(bench):
 
 
 def test_memory_that_changes_behind_both_is_found(bench):
-    """A device that writes a page the routine writes too, without the model knowing."""
-    place = IMAGE.address(PAIR) + 0xC
+    """Somebody who is no device writes a page that the routine writes too."""
+    region, offset, _ = bench.machine.page(IMAGE.address(PAIR))
     environment = Environment(tsc=[1])
-    environment.on_port_out = lambda *_: bench.machine.write(place, b"\x77")
+    environment.on_port_out = lambda *_: region.buffer.__setitem__(offset + 0xC, 0x77)
     bench.fails(
         r"ask_clock: \.bss\+0xc \(pair\+0xc\) is 0x77, the model has", ask_clock, environment
     )

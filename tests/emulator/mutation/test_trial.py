@@ -171,7 +171,7 @@ def test_what_a_device_stores_is_stored_again():
     environment = Environment(on_port_in=lambda _port, _size: 5, on_port_out=store)
     recorded.lockstep.call(tell_port, environment, value=7)
     (stored,) = recorded.corpus.calls[0].device
-    assert [contents for _, _, contents in stored] == [b"\x0c", b"\x0c"]
+    assert [contents for _, _, contents in stored] == [b"\x0c\xa5\x0c"]
     assert environment.on_port_out is store, "the test has its own device back"
     assert Trials(recorded.corpus).unrepeatable([0]) == []
 
