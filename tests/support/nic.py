@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.devices.bus import Bus
 from emulator.devices.pci import PciBus
-from emulator.devices.virtio_net import DMA_PHYSICAL, PCI_ADDRESS, VirtioNet
+from emulator.devices.virtio import DMA_PHYSICAL
+from emulator.devices.virtio_net import PCI_ADDRESS, VirtioNet
 from emulator.environment import Environment
 from firmware.layouts.memory import ADDRESS_MASK
 from firmware.layouts.nic import NIC, NicState

@@ -6,14 +6,8 @@ import pytest
 
 from emulator.devices.bus import Bus
 from emulator.devices.pci import PciBus
-from emulator.devices.virtio_net import (
-    BAR_BASE,
-    DMA_PHYSICAL,
-    F_ANY_LAYOUT,
-    IO_BASE,
-    PCI_ADDRESS,
-    VirtioNet,
-)
+from emulator.devices.virtio import DMA_PHYSICAL, F_ANY_LAYOUT
+from emulator.devices.virtio_net import BAR_BASE, IO_BASE, PCI_ADDRESS, VirtioNet
 from emulator.devices.virtqueue import DriverError
 from firmware.limits import DMA_BYTES, WINDOW_DMA
 

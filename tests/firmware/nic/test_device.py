@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from emulator.devices.virtio_net import BAR_BASE, COMMON, F_MAC, F_VERSION_1, OFFERED
+from emulator.devices.virtio import COMMON, F_VERSION_1
+from emulator.devices.virtio_net import BAR_BASE, F_MAC, OFFERED
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK, NIC_UNSUPPORTED
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NIC_RESTARTS, Nic, NicState, Transport, UsedRing

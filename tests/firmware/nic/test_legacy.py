@@ -2,7 +2,8 @@
 
 import pytest
 
-from emulator.devices.virtio_net import F_ANY_LAYOUT, F_MAC, OFFERED
+from emulator.devices.virtio import F_ANY_LAYOUT
+from emulator.devices.virtio_net import F_MAC, OFFERED
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK
 from firmware.layouts.nic import NIC, NO_HEAD, Nic, Transport
 from firmware.layouts.node import NETWORK

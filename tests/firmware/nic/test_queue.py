@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.devices.virtio_net import F_ANY_LAYOUT, OFFERED
+from emulator.devices.virtio import F_ANY_LAYOUT
+from emulator.devices.virtio_net import OFFERED
 from emulator.devices.virtqueue import DriverError
 from firmware.errors import NIC_RING
 from firmware.layouts.nic import (
