@@ -9,7 +9,7 @@ test enforces that.
 | cpu | processor set-up, faults, clock, entropy primitives |
 | memory, log | pages and windows; the log ring and the serial port |
 | failure | notes why a shard's attempt ends, for the lifecycle to act on |
-| pci, nic | the boot NIC as "take this frame" and "give me a frame" |
+| pci, virtio, nic | the boot NIC as "take this frame" and "give me a frame"; a device's random bytes |
 | crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA, RSA |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
@@ -25,6 +25,6 @@ test enforces that.
 """
 
 LAYERS = (
-    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "nic", "crypto", "net",
+    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "virtio", "nic", "crypto", "net",
     "tcp", "x509", "tls", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
 )  # fmt: skip

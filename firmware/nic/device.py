@@ -29,11 +29,11 @@ from firmware.layouts.nic import (
     Virtqueue,
 )
 from firmware.layouts.node import NETWORK, Network
-from firmware.nic.config import nic_capabilities
 from firmware.nic.legacy import legacy_start
 from firmware.nic.modern import modern_start
 from firmware.nic.queue import nic_flush, nic_reclaim
 from firmware.pci import pci_read
+from firmware.virtio.config import virtio_capabilities
 from toolchain.asm import (
     AL,
     AX,
@@ -176,7 +176,7 @@ def nic_irq_disable(a: Asm) -> None:
     clobbers=CALLER_SAVED,
     reads=[Nic.pci_address, Nic.transport, Nic.capabilities],
     writes=[Nic],
-    calls=[pci_read, nic_capabilities, modern_start, legacy_start, nic_link, nic_flush],
+    calls=[pci_read, virtio_capabilities, modern_start, legacy_start, nic_link, nic_flush],
     saves=[RBX],
     source="firmware/docs/layers.md; virtio 1.2 section 3.1.1",
 )
@@ -207,8 +207,10 @@ def nic_init(a: Asm, address: Reg32, physical: Reg64) -> None:
     a.call(pci_read)
     a.mov(NIC.it.irq_line, AL)
 
-    a.call(nic_capabilities)
     rows = NIC.it.capabilities
+    a.mov(EDI, NIC.it.pci_address)
+    a.lea(RSI, rows.address)
+    a.call(virtio_capabilities)
     for kind in CapabilityType:  # unrolled: all four must be there
         a.cmp(rows.m32(kind * Capability.SIZE + Capability.length.offset), 0)
         a.je(legacy)

@@ -5,7 +5,6 @@ from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_RESET_STUCK
 from firmware.layouts.nic import (
     HEADER_LEGACY,
     NIC,
-    RESET_READS,
     RX_QUEUE,
     TX_QUEUE,
     DeviceStatus,
@@ -20,6 +19,12 @@ from firmware.layouts.pci import BAR_IO
 from firmware.limits import WINDOW_DMA
 from firmware.nic.setup import queue_setup
 from firmware.pci import pci_bar, pci_command
+from firmware.virtio.registers import (
+    COMMAND_CLEAR,
+    COMMAND_DECODE,
+    COMMAND_MASTER,
+    virtio_reset_ports,
+)
 from toolchain.asm import (
     AL,
     AX,
@@ -42,10 +47,6 @@ from toolchain.asm import (
     routine,
 )
 
-COMMAND_DECODE = 3
-COMMAND_MASTER = 4
-COMMAND_CLEAR = 0x0407
-"""Decoding and mastering are set anew; bit 10 would forbid INTx."""
 WANTED = int(Feature.MTU | Feature.MAC | Feature.STATUS)
 LEGACY_WANTED = WANTED | int(Feature.ANY_LAYOUT)
 
@@ -54,30 +55,6 @@ def _port(a: Asm, register: Legacy) -> None:
     a.mov(EDX, NIC.it.io_base)
     if register:
         a.add(EDX, register)
-
-
-@routine(
-    outputs=[Out(EAX, "0 = the card answers status 0; else NIC_RESET_STUCK")],
-    clobbers=CALLER_SAVED,
-    reads=[Nic.io_base],
-    source="virtio 1.2 section 2.4; decision 8",
-)
-def legacy_reset(a: Asm) -> None:
-    """Reset the card and read it back, a bounded number of times."""
-    left = ECX
-    a.mov(left, RESET_READS)
-    _port(a, Legacy.STATUS)
-    a.xor(EAX, EAX)
-    a.out(DX, AL)
-    with a.loop() as wait:
-        a.xor(EAX, EAX)
-        a.in_(AL, DX)
-        a.test(EAX, EAX)
-        a.leave(Z, wait)
-        a.dec(left)
-        a.again(NZ, wait)
-        a.mov(EAX, NIC_RESET_STUCK.code)
-    a.ret()
 
 
 @routine(
@@ -93,7 +70,7 @@ def legacy_reset(a: Asm) -> None:
         Network.mac,
         Virtqueue.notify,
     ],
-    calls=[pci_bar, pci_command, legacy_reset, queue_setup],
+    calls=[pci_bar, pci_command, virtio_reset_ports, queue_setup],
     source="virtio 1.2 sections 3.1.1, 4.1.5.1.3 and 4.1.4.10",
 )
 def legacy_start(a: Asm) -> None:
@@ -114,9 +91,11 @@ def legacy_start(a: Asm) -> None:
     a.mov(NIC.it.header_bytes, HEADER_LEGACY)
 
     _command(a, COMMAND_DECODE)
-    a.call(legacy_reset)
-    a.test(EAX, EAX)
-    a.j(NZ, failed)
+    _port(a, Legacy.STATUS)
+    a.call(virtio_reset_ports)
+    with a.if_(C):
+        a.mov(EAX, NIC_RESET_STUCK.code)
+        a.ret()
     _status(a, DeviceStatus.ACKNOWLEDGE)
     _status(a, DeviceStatus.ACKNOWLEDGE | DeviceStatus.DRIVER)
 

@@ -1,11 +1,11 @@
 """The card as a whole."""
 
 from emulator.effects import World, model
-from emulator.models.nic.config import nic_capabilities
 from emulator.models.nic.legacy import legacy_start
 from emulator.models.nic.modern import modern_start
 from emulator.models.nic.queue import nic_flush, nic_reclaim
 from emulator.models.pci import pci_read
+from emulator.models.virtio.config import virtio_capabilities
 from firmware.errors import NIC_DEVICE, NIC_STALLED, NIC_UNSUPPORTED
 from firmware.layouts.nic import (
     NIC,
@@ -79,7 +79,7 @@ def nic_init(w: World, address: int, physical: int) -> int:
     error = NIC_UNSUPPORTED.code
     if identity in (0x1000_1AF4, 0x1041_1AF4):
         nic.irq_line = pci_read(w, address, 0x3C)
-        nic_capabilities(w)
+        virtio_capabilities(w, address, nic.capabilities.address)
         whole = all(nic.capabilities[kind].length for kind in range(1, 5))
         if whole:
             error = modern_start(w)

@@ -3,8 +3,9 @@
 from emulator.effects import World, model
 from emulator.models.nic.setup import queue_setup
 from emulator.models.pci import pci_bar, pci_command
+from emulator.models.virtio.registers import virtio_reset_ports
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_RESET_STUCK
-from firmware.layouts.nic import NIC, RESET_READS, RX_QUEUE, TX_QUEUE, Transport
+from firmware.layouts.nic import NIC, RX_QUEUE, TX_QUEUE, Transport
 from firmware.layouts.node import NETWORK
 from firmware.limits import WINDOW_DMA
 
@@ -12,15 +13,6 @@ DEVICE_FEATURES, DRIVER_FEATURES, QUEUE_PAGE, QUEUE_SIZE, QUEUE_SELECT = 0, 4, 8
 NOTIFY, STATUS, MAC, MTU = 16, 18, 20, 30
 ACCEPTED = 1 << 3 | 1 << 5 | 1 << 16
 ANY_LAYOUT = 1 << 27
-
-
-@model
-def legacy_reset(w: World) -> int:
-    """Write 0, read until 0."""
-    port = w.g(NIC).io_base + STATUS
-    w.port_out(port, 0)
-    stuck = all(w.port_in(port) for _ in range(RESET_READS))
-    return NIC_RESET_STUCK.code if stuck else 0
 
 
 @model
@@ -34,9 +26,8 @@ def legacy_start(w: World) -> int:
     nic.transport = Transport.LEGACY
     nic.header_bytes = 10
     pci_command(w, nic.pci_address, 3, 0x407)
-    stuck = legacy_reset(w)
-    if stuck:
-        return stuck
+    if virtio_reset_ports(w, base + STATUS):
+        return NIC_RESET_STUCK.code
     w.port_out(base + STATUS, 1)
     w.port_out(base + STATUS, 3)
     nic.features = w.port_in(base + DEVICE_FEATURES, 4) & (ACCEPTED | ANY_LAYOUT)

@@ -1,18 +1,16 @@
 """The card as a whole: which one is taken, through what, and when it wakes us."""
 
-import struct
 from typing import Any
 
 import pytest
 
-from emulator.devices.virtio import COMMON, F_VERSION_1
+from emulator.devices.virtio import F_VERSION_1
 from emulator.devices.virtio_net import BAR_BASE, F_MAC, OFFERED
 from firmware.errors import NIC_BAR, NIC_FEATURES, NIC_QUEUE, NIC_RESET_STUCK, NIC_UNSUPPORTED
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import NIC, NIC_RESTARTS, Nic, NicState, Transport, UsedRing
 from firmware.layouts.node import NETWORK
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
-from firmware.nic.config import nic_capabilities
 from firmware.nic.device import (
     nic_init,
     nic_irq_ack,
@@ -272,46 +270,6 @@ def test_nic_init_long_structure_is_mapped_in_part():
     bench.card.poke(capability_at(bench.card, 2) + 12, 4, 0x40_0000)
     assert start(bench) == 0
     assert LAB.g(MEMORY).mmio_next <= WINDOW_MMIO + 0x14000
-
-
-def lay_down(bench):
-    LAB.machine.write(LAB.image.address(NIC), bytes(Nic.SIZE))
-    bench.nic.pci_address = PCI_ADDRESS
-    bench.call(nic_capabilities)
-    return bench.nic.capabilities
-
-
-def test_nic_capabilities_msix_is_switched_off():
-    bench = NicBench(LAB, modern=True)
-    bench.card.config_write(bench.card.msix + 2, 2, 0x8001)
-    assert bench.card.config[bench.card.msix + 3] & 0x80
-    found = lay_down(bench)
-    assert not bench.card.config[bench.card.msix + 3] & 0x80
-    assert (found[1].bar, found[1].offset, found[1].length) == (4, COMMON, 0x38)
-    assert found[2].extra == 4
-
-
-def test_nic_capabilities_loop_ends():
-    bench = NicBench(LAB)
-    bench.card.poke(bench.card.msix + 1, 1, bench.card.msix)
-    lay_down(bench)
-
-
-def test_nic_capabilities_first_of_a_kind_counts_and_others_are_passed_over():
-    bench = NicBench(LAB, modern=True)
-    for kind in (1, 5, 0, 255):
-        bench.card.add_capability(9, struct.pack("<BBB3xII", 16, kind, 1, 0x9000, 0x77))
-    bench.card.add_capability(5, bytes(6))
-    found = lay_down(bench)
-    assert found[1].length == 0x38
-    assert [found[n].length for n in (0, 1, 2, 3, 4)] == [0, 0x38, 0x1000, 1, 12]
-
-
-def test_nic_capabilities_at_the_end_of_the_space_is_passed_over():
-    bench = NicBench(LAB)
-    bench.card.poke(bench.card.msix + 1, 1, 0xF4)
-    bench.card.poke(0xF4, 4, 0x0110_0009)
-    assert lay_down(bench)[1].length == 0
 
 
 def test_nic_link_follows_the_cable(running):

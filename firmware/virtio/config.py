@@ -1,13 +1,11 @@
-"""The card's PCI capabilities: where its virtio structures lie."""
+"""A function's PCI capabilities: where its virtio structures lie."""
 
 from firmware.layouts.nic import (
     CAPABILITY_HOPS,
-    NIC,
     PCI_MSIX_CAPABILITY,
     PCI_VENDOR_CAPABILITY,
     Capability,
     CapabilityType,
-    Nic,
 )
 from firmware.pci import pci_read, pci_write
 from toolchain.asm import (
@@ -28,12 +26,15 @@ from toolchain.asm import (
     RAX,
     RBX,
     RCX,
-    RDI,
     RDX,
+    RSI,
     A,
     Asm,
     B,
     E,
+    In,
+    Reg32,
+    Reg64,
     Region,
     Z,
     mem8,
@@ -45,18 +46,24 @@ STATUS_LIST = 1 << 20
 LIST_HEAD = 0x34
 CAPABILITY_LAST = 0xEC
 MSIX_ENABLE = 0x8000_0000
-OFFSETS = Region("configuration offsets", "sums by lea; no memory is touched")
+OFFSETS = Region("configuration offsets and rows", "sums by lea; no memory is touched")
 
 
 @routine(
-    clobbers=[RAX, RCX, RDX, RDI, R8, R9],
-    reads=[Nic.pci_address, Capability.length],
+    inputs=[
+        In(EDI, int, "the function: bus << 8 | device << 3 | function"),
+        In(
+            RSI, int, "where the rows go: one for each CapabilityType, behind an unused one; zeroed"
+        ),
+    ],
+    clobbers=[RAX, RCX, RDX, R8, R9],
+    reads=[Capability.length],
     writes=[Capability],
     calls=[pci_read, pci_write],
     saves=[RBX, R12, R13],
     source="virtio 1.2 section 4.1.4; PCI 3.0 section 6.7",
 )
-def nic_capabilities(a: Asm) -> None:
+def virtio_capabilities(a: Asm, function: Reg32, rows: Reg64) -> None:
     """Note where the virtio structures lie, the first of each kind; switch MSI-X off.
 
     With MSI-X on, the legacy registers behind offset 20 would move.
@@ -64,7 +71,6 @@ def nic_capabilities(a: Asm) -> None:
     at, hops, head = EBX, R12D, R13D
     found = Capability.at(R9)
     end = a.label("end")
-    a.mov(EDI, NIC.it.pci_address)
     a.mov(ECX, COMMAND)
     a.call(pci_read)
     a.test(EAX, STATUS_LIST)
@@ -96,8 +102,7 @@ def nic_capabilities(a: Asm) -> None:
             a.cmp(EAX, CapabilityType.DEVICE)
             a.leave(AE, skip)
             a.shl(EAX, 4)
-            a.lea(R9, NIC.it.capabilities.m8(Capability.SIZE))
-            a.add(R9, RAX)
+            a.lea(R9, mem8(RSI, Capability.SIZE, index=RAX, ref=OFFSETS))
             a.cmp(found.length, 0)
             a.leave(NE, skip)
             a.lea(ECX, mem8(RBX, 4, ref=OFFSETS))
