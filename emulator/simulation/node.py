@@ -26,6 +26,7 @@ from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.node_facts import TABLES_PHYSICAL, NodeFacts
 from emulator.simulation.packet import ip_text
 from emulator.simulation.trace import BlockTrace
+from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits
 from firmware.layouts.boot import BOOT
 from firmware.layouts.clock import NEVER
@@ -46,7 +47,7 @@ from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX
 from firmware.layouts.trust import TRUST_STORE
 from firmware.limits import PAGE
-from toolchain.link import Linker, SectionPlan
+from toolchain.link import Linker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,13 +63,6 @@ CYCLES_PER_MS = NS_PER_MS
 """One cycle is one nanosecond."""
 UNIX_AT_ZERO = 1_795_000_000
 """Date, in Unix seconds, when virtual time is zero."""
-_SECTIONS = (
-    SectionPlan(".text", limits.IMAGE_BASE, executable=True),
-    SectionPlan(".rodata", align=PAGE),
-    SectionPlan(".data", align=PAGE, writable=True),
-    SectionPlan(".bss", align=PAGE, writable=True),
-    SectionPlan(".trust", align=PAGE),
-)
 _RDRAND = 1 << 30
 _AES = 1 << 25 | 1 << 9 | 1 << 1
 """AES-NI, SSSE3, PCLMULQDQ."""
@@ -80,7 +74,7 @@ _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 def link_node(init: Routine, step: Routine) -> Image:
     """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
     keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG, SURVIVAL, TRUST_STORE)
-    return Linker((init, step), _SECTIONS, keep=keep).link()
+    return Linker((init, step), SECTIONS, keep=keep).link()
 
 
 @functools.cache
@@ -90,17 +84,6 @@ def node_image() -> Image:
     from firmware.node.step import node_step  # noqa: PLC0415 - as above
 
     return link_node(node_init, node_step)
-
-
-def workspace_regions(slot: int) -> tuple[Region, ...]:
-    """Return the three mapped parts of a shard's workspace; the ring has two addresses."""
-    base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
-    ring = base + limits.WORKSPACE_RING
-    return (
-        Region(f"state{slot}", base + limits.WORKSPACE_STATE, limits.WORKSPACE_STATE_BYTES),
-        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES),
-        Region(f"ring{slot}", ring, limits.RING_BYTES, aliases=(ring + limits.RING_BYTES,)),
-    )
 
 
 def shard_address(slot: int) -> int:

@@ -11,11 +11,12 @@ import unicorn.x86_const as ux
 from emulator.effects import World
 from emulator.lockstep import Lockstep, Result, registers_of
 from emulator.machine import Machine, Region
+from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits
 from firmware.layouts import node
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
-from toolchain.link import Linker, SectionPlan
+from toolchain.link import Linker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,40 +26,15 @@ if TYPE_CHECKING:
     from toolchain.layout import Global, Struct
     from toolchain.link import Image
 
-PLAN = (
-    SectionPlan(".text", limits.IMAGE_BASE, executable=True),
-    SectionPlan(".rodata", align=4096),
-    SectionPlan(".data", align=4096, writable=True),
-    SectionPlan(".bss", align=4096, writable=True),
-    SectionPlan(".trust", align=4096),
-)
-
 INPUT = 0x6A00_0000
 INPUT_BYTES = 0x4000
 """Memory for one input; the pages before and behind it are not mapped."""
 
 
-def workspace(slot: int) -> tuple[Region, ...]:
-    """Return the three mapped parts of a shard's workspace."""
-    base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
-    ring = base + limits.WORKSPACE_RING
-    return (
-        Region(f"state{slot}", base + limits.WORKSPACE_STATE, limits.WORKSPACE_STATE_BYTES),
-        Region(f"tx{slot}", base + limits.WORKSPACE_TX, limits.TX_BYTES, foreign=True),
-        Region(
-            f"ring{slot}",
-            ring,
-            limits.RING_BYTES,
-            aliases=(ring + limits.RING_BYTES,),
-            foreign=True,
-        ),
-    )
-
-
 @functools.cache
 def _linked(roots: tuple[Routine, ...], replaced: tuple[Routine, ...]) -> Image:
     keep = (CORE, CLOCK, LEASE, NETWORK, node.PLAN)
-    return Linker(roots, PLAN, keep=keep, replace={one.name: one for one in replaced}).link()
+    return Linker(roots, SECTIONS, keep=keep, replace={one.name: one for one in replaced}).link()
 
 
 class Lab:
@@ -84,7 +60,7 @@ class Lab:
         if semantics is None:
             semantics = os.environ.get("SHARDFW_SEMANTICS", "1") != "0"
         self.image = _linked(routines, replaced)
-        regions = [r for n in range(slots) for r in workspace(n)]
+        regions = [r for n in range(slots) for r in workspace_regions(n)]
         regions.append(Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES, foreign=True))
         regions.append(Region("input", INPUT, INPUT_BYTES, foreign=True))
         regions += extra

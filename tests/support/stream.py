@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emulator.stream import receive, take_sent
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpState
-from firmware.limits import RING_BYTES, TX_BYTES
+from firmware.limits import TX_BYTES
 
 if TYPE_CHECKING:
     from tests.support.lab import Lab
@@ -33,12 +34,7 @@ class Stream:
 
     def feed(self, data: bytes) -> None:
         """Let bytes arrive in order."""
-        context = self.lab.view(ShardContext, self.shard)
-        if context.tcp.ring_ready + len(data) > RING_BYTES:
-            raise ValueError(f"{len(data)} bytes do not fit in the ring")
-        at = (context.tcp.ring_head + context.tcp.ring_ready) % RING_BYTES
-        self.lab.machine.write(context.ring_base + at, data)
-        context.tcp.ring_ready += len(data)
+        receive(self.lab.machine, self.lab.view(ShardContext, self.shard), data)
 
     @property
     def ready(self) -> int:
@@ -47,11 +43,7 @@ class Stream:
 
     def take_sent(self) -> bytes:
         """Return what was committed since the last time, and count it as acknowledged."""
-        context = self.lab.view(ShardContext, self.shard)
-        start, end = context.tcp.tx_start, context.tcp.tx_end
-        sent = self.lab.machine.read(context.tx_base + start, end - start) if end > start else b""
-        context.tcp.tx_start = context.tcp.tx_end = 0
-        return sent
+        return take_sent(self.lab.machine, self.lab.view(ShardContext, self.shard))
 
     def fill(self, left: int) -> None:
         """Leave only `left` bytes of transmit space."""

@@ -12,6 +12,7 @@ from emulator.compare import value_of
 from emulator.environment import Environment
 from emulator.lockstep import registers_of
 from emulator.machine import Region
+from emulator.stream import receive, take_sent
 from firmware.errors import describe
 from firmware.layouts.node import CLOCK
 from firmware.layouts.shard import ShardContext
@@ -147,18 +148,11 @@ class TlsBench:
         context = self.context
         if head is not None:
             context.tcp.ring_head, context.tcp.ring_ready = head, 0
-        at = context.ring_base + context.tcp.ring_head + context.tcp.ring_ready
-        if data:
-            self.lab.machine.write(at, data)
-        context.tcp.ring_ready += len(data)
+        receive(self.lab.machine, context, data)
 
     def sent(self) -> bytes:
         """Return what lies in the transmit buffer, and empty it."""
-        context = self.context
-        start, end = context.tcp.tx_start, context.tcp.tx_end
-        data = self.lab.machine.read(context.tx_base + start, end - start) if end > start else b""
-        context.tcp.tx_start = context.tcp.tx_end = 0
-        return data
+        return take_sent(self.lab.machine, self.context)
 
     def failure(self) -> tuple[str, TlsState]:
         """Return why the connection failed, and the state."""

@@ -2,18 +2,18 @@
 
 import pytest
 
+from emulator.workspace import SECTIONS
 from firmware.layouts.nasm import ALIASES, EQUS
 from firmware.layouts.node import CLOCK, LEASE
 from firmware.shard.backoff import schedule_backoff
 from firmware.shard.resume import restore_resume_state
 from tests.support.forms import nasm
-from tests.support.lab import PLAN
 from tests.support.seed import our_bytes, seed_bytes
 from toolchain.asm import AsmError
 from toolchain.layout.render import nasm_include
 from toolchain.link import Linker
 
-IMAGE = Linker((schedule_backoff, restore_resume_state), PLAN, keep=(CLOCK, LEASE)).link()
+IMAGE = Linker((schedule_backoff, restore_resume_state), SECTIONS, keep=(CLOCK, LEASE)).link()
 INCLUDE = nasm_include(EQUS, ALIASES, IMAGE)
 
 
@@ -46,7 +46,7 @@ def test_include_labels_lie_at_the_real_addresses():
 
 
 def test_include_refuses_an_image_without_the_data():
-    image = Linker((restore_resume_state,), PLAN).link()
+    image = Linker((restore_resume_state,), SECTIONS).link()
     with pytest.raises(AsmError) as caught:
         nasm_include(EQUS, ALIASES, image)
     assert str(caught.value) == (
