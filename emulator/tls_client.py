@@ -22,6 +22,7 @@ from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import RECORD_COST, TlsFlag, TlsState
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.variants import VARIANTS, Variant
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.stream import tls_ended
 from firmware.tls.transport import (
@@ -52,7 +53,7 @@ _CF = 1
 
 @functools.cache
 def _image() -> Image:
-    return Linker(_ROUTINES, SECTIONS, keep=(CORE, CLOCK, CONFIG, DRBG, TLS_POOL)).link()
+    return Linker(_ROUTINES, SECTIONS, keep=(CORE, CLOCK, CONFIG, DRBG, TLS_POOL, VARIANTS)).link()
 
 
 def _entropy() -> Iterator[tuple[bool, int]]:
@@ -100,6 +101,9 @@ class TlsClient:
         clock.unix_time, clock.tsc_cycles_per_ms, clock.unix_tsc = date, CYCLES_PER_MS, now_ns()
         pool = self._live.g(TLS_POOL)
         pool.trust, pool.slots[0].address = anchors, limits.WINDOW_ARENAS
+        chosen = self._live.g(VARIANTS)
+        chosen.usable = 1
+        chosen.aes_gcm = chosen.x25519 = chosen.p256 = chosen.signatures = Variant.FAST
         drbg = self._live.g(DRBG)
         drbg.key[:], drbg.seeded = os.urandom(32), 1
         self._call(tls_prepare, rsi=name, rcx=len(host))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.machine import Region
+from emulator.workspace import workspace_regions
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult
 from firmware.layouts.log import LOG, LOG_RING
@@ -32,7 +33,7 @@ from firmware.node.moving import control_plan, plan_obey, plan_save, plan_settle
 from firmware.node.plan import plan_mark, plan_move, plan_next, plan_row
 from firmware.shard.renew import shard_renew
 from firmware.shard.reshard import moves_recent, plan_refusal
-from tests.support.lab import Lab, workspace
+from tests.support.lab import Lab
 from tests.support.pages import ready, tables_region
 from tests.support.states import MS
 from toolchain.layout.pack import pack, unpack
@@ -44,7 +45,7 @@ LAB = Lab(
     extra=(
         tables_region(),
         Region("record", RECORD_PAGE, KEPT_PAGES * PAGE),
-        *workspace(SHARDS_MAX - 1),
+        *workspace_regions(SHARDS_MAX - 1),
     ),
 )
 S, L, R, P = ShardState, Leaving, ControlResult, PlanRefusal
