@@ -43,45 +43,54 @@ from firmware.layouts.known_answers import (
 from firmware.layouts.rsa import RSA, RsaKey
 from firmware.layouts.variants import Family, Variant
 from toolchain.asm import (
+    AL,
+    BL,
     CF,
+    EBX,
     ECX,
     EDX,
     NE,
     R8,
     R9D,
     RAX,
+    RBX,
     RCX,
     RDI,
     RDX,
     RSI,
     Asm,
     B,
-    Label,
     Mem8,
     Out,
     Routine,
     routine,
 )
+from toolchain.asm.conditions import Condition
 from toolchain.layout import Data
 
 W = KNOWN_WORK.it
 _OUTPUTS = [Out(CF, "1 = wrong: it must not be used")]
+_WRONG = EBX
+"""Not 0 once something was wrong; all the rest is computed nevertheless, so that nothing branches."""
 
 
-def _differ(a: Asm, found: Mem8[int], wanted: Data, wrong: Label) -> None:
-    """Leave when what was found is not the known answer."""
+def _note(a: Asm, wrong: Condition) -> None:
+    """Keep in mind that a condition holds that should not."""
+    a.set(wrong, AL)
+    a.or_(BL, AL)
+
+
+def _compare(a: Asm, found: Mem8[int], wanted: Data) -> None:
+    """Note when what was found is not the known answer."""
     a.lea(RSI, found)
     a.lea(RDI, wanted.address)
     a.mov(ECX, wanted.size)
     a.repe_cmpsb()
-    a.j(NE, wrong)
+    _note(a, NE)
 
 
-def _verdict(a: Asm, wrong: Label) -> None:
-    a.clc()
-    a.ret()
-    a.place(wrong)
-    a.stc()
+def _verdict(a: Asm) -> None:
+    a.neg(_WRONG)  # CF = 1 unless it was zero
     a.ret()
 
 
@@ -98,7 +107,7 @@ def _cipher(
 
     def body(a: Asm) -> None:
         """Seal known texts, look at their tags, and open them again."""
-        wrong = a.label("wrong")
+        a.xor(_WRONG, _WRONG)
         for answer in answers:  # unrolled: three texts at most
             a.lea(RDI, W.key.address)
             a.lea(RSI, answer.key.address)
@@ -110,17 +119,18 @@ def _cipher(
             a.rep_movsb()
             given(a, answer)
             a.call(seal)
-            _differ(a, W.text.m8(answer.text.size), answer.tag, wrong)
+            _compare(a, W.text.m8(answer.text.size), answer.tag)
             given(a, answer)
             a.call(open_)
             # A text that was refused is wiped.
-            _differ(a, W.text.address, answer.text, wrong)
-        _verdict(a, wrong)
+            _compare(a, W.text.address, answer.text)
+        _verdict(a)
 
     body.__name__ = f"known_{name}"
     return routine(
         outputs=_OUTPUTS,
         clobbers=CALLER_SAVED,
+        saves=[RBX],
         calls=[key, seal, open_],
         source="firmware/layouts/known_answers.py",
     )(body)
@@ -129,36 +139,44 @@ def _cipher(
 def _x25519(level: str, multiply: Routine) -> Routine:
     def body(a: Asm) -> None:
         """Multiply a known point by a known scalar."""
-        wrong = a.label("wrong")
+        a.xor(_WRONG, _WRONG)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_X25519_SCALAR.address)
         a.lea(RDX, KNOWN_X25519_POINT.address)
         a.call(multiply)
-        _differ(a, W.out.address, KNOWN_X25519, wrong)
-        _verdict(a, wrong)
+        _compare(a, W.out.address, KNOWN_X25519)
+        _verdict(a)
 
     body.__name__ = f"known_x25519_{level}"
     return routine(
-        outputs=_OUTPUTS, clobbers=CALLER_SAVED, calls=[multiply], source="RFC 7748 5.2"
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        calls=[multiply],
+        saves=[RBX],
+        source="RFC 7748 5.2",
     )(body)
 
 
 def _p256(level: str, agree: Routine) -> Routine:
     def body(a: Asm) -> None:
         """Agree with a known share."""
-        wrong = a.label("wrong")
+        a.xor(_WRONG, _WRONG)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_P256_SCALAR.address)
         a.lea(RDX, KNOWN_P256_SHARE.address)
         a.call(agree)
-        a.j(B, wrong)
-        _differ(a, W.out.address, KNOWN_P256, wrong)
-        _verdict(a, wrong)
+        _note(a, B)
+        _compare(a, W.out.address, KNOWN_P256)
+        _verdict(a)
 
     body.__name__ = f"known_p256_{level}"
-    return routine(outputs=_OUTPUTS, clobbers=CALLER_SAVED, calls=[agree], source="RFC 5903 8.1")(
-        body
-    )
+    return routine(
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        calls=[agree],
+        saves=[RBX],
+        source="RFC 5903 8.1",
+    )(body)
 
 
 def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> Routine:
@@ -169,7 +187,8 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
 
     def body(a: Asm) -> None:
         """Verify a known signature of RSA, of P-256 and of P-384."""
-        wrong, key = a.label("wrong"), RSA.it.key
+        key = RSA.it.key
+        a.xor(_WRONG, _WRONG)
         a.lea(RAX, KNOWN_RSA_MODULUS.address)
         a.mov(key.modulus, RAX)
         a.mov(key.size, KNOWN_RSA_MODULUS.size)
@@ -178,10 +197,10 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
         a.lea(RSI, KNOWN_RSA_SIGNATURE.address)
         a.mov(ECX, KNOWN_RSA_SIGNATURE.size)
         a.call(recover)
-        a.j(B, wrong)
+        _note(a, B)
         a.lea(RSI, KNOWN_RSA_DIGEST.address)
         a.call(RSA_PKCS1["sha256"])
-        a.j(B, wrong)
+        _note(a, B)
         for (start, update, finish), size, signed, verify in hashed:  # unrolled: two curves
             a.lea(RDI, HASH.it.state.address)
             a.call(start)
@@ -197,13 +216,14 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
             a.lea(RDX, W.digest.address)
             a.mov(ECX, size)
             a.call(verify)
-            a.j(B, wrong)
-        _verdict(a, wrong)
+            _note(a, B)
+        _verdict(a)
 
     body.__name__ = f"known_signatures_{level}"
     return routine(
         outputs=_OUTPUTS,
         clobbers=CALLER_SAVED,
+        saves=[RBX],
         writes=[RsaKey],
         calls=[
             recover,

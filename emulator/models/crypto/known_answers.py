@@ -65,7 +65,7 @@ def _cipher(
 ) -> Callable[..., int]:
     def known(w: World) -> int:
         """Return 1 for a tag that is wrong, or a text that does not come back."""
-        work = w.g(KNOWN_WORK)
+        work, wrong = w.g(KNOWN_WORK), False
         made, text = work.offset_of("key"), work.offset_of("text")
         for answer in answers:
             size = answer.text.size
@@ -75,12 +75,10 @@ def _cipher(
             aad = w.address(answer.aad), answer.aad.size
             given = (made, text, size, w.address(answer.nonce), *aad)
             seal(w, *given)
-            if w.read(text + size, 16) != w.read(w.address(answer.tag), 16):
-                return 1
+            wrong |= w.read(text + size, 16) != w.read(w.address(answer.tag), 16)
             open_(w, *given)
-            if w.read(text, size) != plain:
-                return 1
-        return 0
+            wrong |= w.read(text, size) != plain
+        return int(wrong)
 
     return variant(f"known_{name}", known)
 
@@ -100,9 +98,8 @@ def _p256(level: Level) -> Callable[..., int]:
         """RFC 5903 8.1."""
         out = w.g(KNOWN_WORK).offset_of("out")
         agree, _ = P256_MODELS[level]
-        if agree(w, out, w.address(KNOWN_P256_SCALAR), w.address(KNOWN_P256_SHARE)):
-            return 1
-        return int(w.read(out, 32) != w.read(w.address(KNOWN_P256), 32))
+        refused = agree(w, out, w.address(KNOWN_P256_SCALAR), w.address(KNOWN_P256_SHARE))
+        return refused | int(w.read(out, 32) != w.read(w.address(KNOWN_P256), 32))
 
     return variant(f"known_p256_{level.value}", known)
 
@@ -112,10 +109,8 @@ def _signatures(level: Level) -> Callable[..., int]:
         """RFC 7515 A.2, RFC 6979 A.2.5, RFC 6979 A.2.6."""
         key, digest = w.g(RSA).key, w.g(KNOWN_WORK).offset_of("digest")
         key.modulus, key.size, key.exponent = w.address(KNOWN_RSA_MODULUS), 256, 65537
-        if RECOVER_MODELS[level](w, key.address_, w.address(KNOWN_RSA_SIGNATURE), 256):
-            return 1
-        if PKCS1_MODELS["sha256"](w, w.address(KNOWN_RSA_DIGEST)):
-            return 1
+        wrong = RECOVER_MODELS[level](w, key.address_, w.address(KNOWN_RSA_SIGNATURE), 256)
+        wrong |= PKCS1_MODELS["sha256"](w, w.address(KNOWN_RSA_DIGEST))
         hash_ = w.address(HASH)
         for start, update, finish, size, signed, curve in (
             (sha256_start, sha256_update, sha256_finish, 32, SIGNED_P256, "p256"),
@@ -125,9 +120,8 @@ def _signatures(level: Level) -> Callable[..., int]:
             update(w, hash_, w.address(KNOWN_SAMPLE), len(b"sample"))
             finish(w, hash_, digest)
             point, numbers = w.address(signed.key), w.address(signed.signature)
-            if ECDSA_MODELS[curve, level](w, point, numbers, digest, size):
-                return 1
-        return 0
+            wrong |= ECDSA_MODELS[curve, level](w, point, numbers, digest, size)
+        return wrong
 
     return variant(f"known_signatures_{level.value}", known)
 
