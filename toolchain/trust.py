@@ -249,12 +249,14 @@ class Trust:
         version: Where they are from, for the image.
         digest: SHA-256 of the files that they were read from.
         notes: What a person should know: anchors that end soon, certificates left out.
+        pins: SHA-256 of keys of which one must be on every path; empty when any will do.
     """
 
     anchors: tuple[Anchor, ...]
     version: str
     digest: bytes
     notes: tuple[str, ...]
+    pins: tuple[bytes, ...] = ()
 
 
 def gather(

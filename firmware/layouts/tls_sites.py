@@ -255,6 +255,10 @@ CERTIFICATE_NAME = _site(
     47, "certificate_name", "the certificate is for another name; detail: why", Alert.CERTIFICATE_UNKNOWN,
     wait_s=CERTIFICATE_WAIT_S,
 )  # fmt: skip
+CERTIFICATE_PIN = _site(
+    49, "certificate_pin", "no key of the chain is one of [tls] pins; detail: why", Alert.BAD_CERTIFICATE,
+    wait_s=CERTIFICATE_WAIT_S,
+)  # fmt: skip
 
 # After the handshake (RFC 8446 4.6).
 KEY_UPDATE = _site(

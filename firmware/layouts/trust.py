@@ -1,7 +1,8 @@
 """The trust store: anchors that a build takes in, as the node looks them up.
 
-`TrustStore`, then `count` times `TrustEntry` in the order of their hashes, then the records. The
-names are compared whole, so the hash only has to be quick; nobody outside chooses what is in it.
+`TrustStore`, then `count` times `TrustEntry` in the order of their hashes, then the records, then the
+pins. The names are compared whole, so the hash only has to be quick; nobody outside chooses what is
+in it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from toolchain.layout.pack import pack
 
 TRUST_MAGIC = int.from_bytes(b"TRST", "little")
 TRUST_VERSION_BYTES, TRUST_DIGEST_BYTES = 48, 32
+PIN_BYTES = 32
+"""SHA-256 of a SubjectPublicKeyInfo (RFC 7469 2.4)."""
 FNV_BASIS, FNV_PRIME = 0xCBF2_9CE4_8422_2325, 0x100_0000_01B3
 """FNV-1a over 64 bits (RFC 9923 4)."""
 TRUST = Region("the trust store", "made by the build; its own lengths and offsets are good")
@@ -25,6 +28,7 @@ class TrustStore(Struct):
     magic = u32(0x00, "TRUST_MAGIC")
     count = u32(0x04, "entries")
     size = u32(0x08, "bytes of the whole store")
+    pins = u32(0x0C, "pins of PIN_BYTES at its end; 0 = any key will do")
     version = bytes_(0x10, TRUST_VERSION_BYTES, "where the anchors are from, text")
     digest = bytes_(0x40, TRUST_DIGEST_BYTES, "SHA-256 of what they were read from")
 

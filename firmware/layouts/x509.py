@@ -11,6 +11,7 @@ from firmware.layouts.tls_sites import (
     CERTIFICATE_EARLY,
     CERTIFICATE_EXPIRED,
     CERTIFICATE_NAME,
+    CERTIFICATE_PIN,
     CERTIFICATE_UNKNOWN,
     CERTIFICATE_UNSUPPORTED,
 )
@@ -243,6 +244,7 @@ ALGORITHM = site(
 )
 SIGNATURE = site(_X, 22, "signature", "a signature is wrong; detail: which certificate")
 BUDGET = site(_X, 23, "budget", "too many steps or signatures for one chain")
+PIN = site(_X, 24, "pin", "no key on a path to an anchor is pinned")
 
 VERDICTS: dict[Site, Site] = {
     NOT_DER: CERTIFICATE_BAD,
@@ -268,6 +270,7 @@ VERDICTS: dict[Site, Site] = {
     ALGORITHM: CERTIFICATE_UNSUPPORTED,
     SIGNATURE: CERTIFICATE_BAD,
     BUDGET: CERTIFICATE_UNKNOWN,
+    PIN: CERTIFICATE_PIN,
 }
 """What each reason is for the connection: the failure of TLS, which has the alert."""
 _REASONS = {reason.number: reason.name for reason in VERDICTS}

@@ -9,6 +9,7 @@ from firmware.layouts.trust import TRUST, TrustRecord
 from firmware.layouts.x509 import (
     ALGORITHM,
     BUDGET,
+    PIN,
     SIGNATURE,
     UNKNOWN_ISSUER,
     Certificate,
@@ -26,6 +27,7 @@ from firmware.layouts.x509_chain import (
 from firmware.x509.certificate import x509_same
 from firmware.x509.chain import certificate_at, x509_known_keep, x509_note
 from firmware.x509.constraints import x509_constrain
+from firmware.x509.pins import x509_check_pins
 from firmware.x509.roles import x509_check_anchor, x509_check_issuer
 from firmware.x509.trust import x509_anchor_find
 from toolchain.asm import (
@@ -210,6 +212,7 @@ def x509_constrain_path(a: Asm, chain: Chain) -> None:
         x509_anchor_find,
         x509_check_anchor,
         x509_constrain_path,
+        x509_check_pins,
         x509_note,
         x509_same,
         x509_on_path,
@@ -260,6 +263,12 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
         a.mov(RDI, R12)
         a.call(x509_note)
         a.jmp(look)
+    a.mov(RDI, R12)
+    a.call(x509_check_pins)
+    with a.if_(C):
+        a.mov(EAX, PIN.code)
+        a.xor(ECX, ECX)
+        a.jmp(noted)
     a.mov(kept.verifying, R13D)
     a.mov(EAX, ChainState.VERIFY)
     a.jmp(end)

@@ -105,10 +105,10 @@ def listed(*encoded: bytes) -> bytes:
     return b"".join(len(one).to_bytes(3, "big") + one + bytes(2) for one in encoded)
 
 
-def store_of(*roots: bytes | Anchor) -> bytes:
+def store_of(*roots: bytes | Anchor, pins: tuple[bytes, ...] = ()) -> bytes:
     """Return a trust store."""
     anchors = tuple(one if isinstance(one, Anchor) else read_anchor(one) for one in roots)
-    return trust_store(Trust(anchors, "test", bytes(32), ()))
+    return trust_store(Trust(anchors, "test", bytes(32), (), pins))
 
 
 @dataclass

@@ -117,9 +117,9 @@ class TlsBench:
         registers, vectors = machine.snapshot.take(), machine.snapshot.vectors()
         return {o.reg.name: value_of(o.reg, registers, vectors) for o in routine.contract.outputs}
 
-    def trust(self, *roots: bytes) -> None:
-        """Let chains end at these certificates alone."""
-        self.lab.machine.write(STORE, store_of(*roots))
+    def trust(self, *roots: bytes, pins: tuple[bytes, ...] = ()) -> None:
+        """Let chains end at these certificates alone, by way of a pinned key if there are any."""
+        self.lab.machine.write(STORE, store_of(*roots, pins=pins))
 
     def message(self, body: bytes) -> dict[str, int]:
         """Put a message's body behind its header into the arena; return where and how long."""

@@ -89,7 +89,7 @@ class TestDefaults:
     def test_template_shows_the_defaults(self, load: Load) -> None:
         # With every comment that is a key taken as one, all but the alternatives must be default.
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", TEMPLATE.read_text(), flags=re.M)
-        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|anchors|extra_anchors|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|anchors|extra_anchors|pins|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},

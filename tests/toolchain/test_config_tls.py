@@ -1,13 +1,16 @@
 """TLS in node.toml: which URLs mean it, and who may vouch for the gateway."""
 
 import base64
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from firmware.layouts.config import ConfigBlob
+from firmware.layouts.trust import TrustStore
 from tests.support.chains import issue, root, validity
 from toolchain.cli.blob import config_blob
+from toolchain.cli.trust import trust_of, trust_store
 from toolchain.config import ConfigError, load_config
 from toolchain.layout.pack import unpack
 
@@ -128,6 +131,45 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, fail, text, message):
     )
     (line,) = fail(f"{SECURE}[tls]\n{text}\n")
     assert line.startswith(f"node.toml:4: {message}")
+
+
+PINS = [f"sha256/{base64.b64encode(bytes([n]) + bytes(range(2, 33))).decode()}" for n in range(17)]
+
+
+def test_pins_go_into_the_store(load):
+    assert load(SECURE).tls.pins == []
+    config = load(f"{SECURE}[tls]\npins = {PINS[:16]}\n")
+    trust = trust_of(config, datetime.now(UTC))
+    assert trust is not None
+    assert trust.pins == tuple(bytes([n]) + bytes(range(2, 33)) for n in range(16))
+    store = trust_store(trust)
+    assert store.endswith(b"".join(trust.pins))
+    assert unpack(TrustStore, store)["size"] == len(store)
+
+
+SHORT, LONG_PIN = f"sha256/{'A' * 42}==", f"sha256/{'A' * 44}"
+
+
+@pytest.mark.parametrize(
+    ("pins", "message"),
+    [
+        *(
+            ([pin], f'"{pin}" is no pin. Write "sha256/" and the base64 of the SHA-256 of a Subj')
+            for pin in ("", "sha256/", SHORT, LONG_PIN, PINS[0][7:], f"sha1/{PINS[0]}", "sha256/é")
+        ),
+        ([PINS[0], PINS[1], PINS[0]], "a pin stands twice. Write each once"),
+        (PINS, "['sha256/"),
+        (PINS[0], f'"{PINS[0]}" does not work in this version. Write at most 16 keys, such as'),
+    ],
+)
+def test_what_is_no_pin_is_refused(fail, pins, message):
+    (line,) = fail(f"{SECURE}[tls]\npins = {pins!r}\n")
+    assert line.startswith(f"node.toml:4: tls.pins: {message}")
+
+
+def test_without_tls_a_pin_is_refused(fail):
+    (line,) = fail(f"[tls]\npins = {PINS[:1]}\n")
+    assert line.startswith("node.toml:2: tls.pins: the gateway is reached without TLS")
 
 
 @pytest.mark.parametrize(

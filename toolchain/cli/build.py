@@ -106,6 +106,7 @@ def _trust_report(trust: Trust, store: bytes) -> dict[str, Any]:
     """Return what the image says of its anchors, and how many they are."""
     return {
         "anchors": len(trust.anchors),
+        "pins": len(trust.pins),
         "bytes": len(store),
         "version": trust.version,
         "sha256": trust.digest.hex(),
@@ -126,9 +127,10 @@ def _print(report: dict[str, Any]) -> None:
     )
     click.echo(f"  build id  {report['build_id']}, time {report['build_time']}")
     if trust is not None:
+        pins = f" and {trust['pins']} pins" if trust["pins"] else ""
         click.echo(
-            f"  trust     {trust['anchors']} anchors in {trust['bytes']} bytes, {trust['version']}, "
-            f"SHA-256 {trust['sha256']}"
+            f"  trust     {trust['anchors']} anchors{pins} in {trust['bytes']} bytes, "
+            f"{trust['version']}, SHA-256 {trust['sha256']}"
         )
     for name in ("elf", "map", "listing"):
         click.echo(f"  {name:9} {report['files'][name]}")

@@ -37,9 +37,11 @@ def with_gateway(config: NodeConfig, port: int, root: bytes | None = None) -> No
         where = {"discovery_url": f"http{s}://{QEMU_HOST}:{port}{path}"}
     nothing = dict.fromkeys(("host", "port", "path"))
     own = () if root is None else ((LOCAL_CA, root),)
+    # Pins are of the keys of the gateway that is replaced.
     return replace(
         config,
         gateway=config.gateway.model_copy(update=where | nothing),
+        tls=config.tls.model_copy(update={"pins": []}),
         extra_anchors=(*config.extra_anchors, *own),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from firmware.layouts.trust import (
     name_hash,
 )
 from firmware.layouts.x509 import PATH_ANY
+from toolchain.config.tls import parse_pin
 from toolchain.layout.pack import pack
 from toolchain.trust import TrustError, choose
 
@@ -46,7 +48,7 @@ def _record(anchor: Anchor) -> bytes:
 
 
 def trust_store(trust: Trust) -> bytes:
-    """Return the store: head, index in the order of the hashes, records."""
+    """Return the store: head, index in the order of the hashes, records, pins."""
     anchors = sorted(trust.anchors, key=lambda a: (name_hash(a.subject), a.spki))
     offset = TrustStore.SIZE + len(anchors) * TrustEntry.SIZE
     entries, records = b"", b""
@@ -54,17 +56,19 @@ def trust_store(trust: Trust) -> bytes:
         place = offset + len(records)
         entries += pack(TrustEntry, {"hash": name_hash(anchor.subject), "offset": place})
         records += _record(anchor)
+    pins = b"".join(trust.pins)
     head = pack(
         TrustStore,
         {
             "magic": TRUST_MAGIC,
             "count": len(anchors),
-            "size": offset + len(records),
+            "size": offset + len(records) + len(pins),
+            "pins": len(trust.pins),
             "version": trust.version.encode()[:TRUST_VERSION_BYTES],
             "digest": trust.digest,
         },
     )
-    return head + entries + records
+    return head + entries + records + pins
 
 
 def trust_of(config: NodeConfig, today: datetime) -> Trust | None:
@@ -76,9 +80,10 @@ def trust_of(config: NodeConfig, today: datetime) -> Trust | None:
     if not config.gateway.endpoint.secure:
         return None
     try:
-        return choose(config.tls.anchors, config.extra_anchors, today)
+        trust = choose(config.tls.anchors, config.extra_anchors, today)
     except TrustError as error:
         raise click.ClickException(str(error)) from error
+    return replace(trust, pins=tuple(map(parse_pin, config.tls.pins)))
 
 
 def labels_of(trust: Trust | None) -> dict[int, str]:

@@ -6,10 +6,11 @@ from emulator.effects import World, model
 from emulator.models.x509.certificate import x509_same
 from emulator.models.x509.chain import certificate_of, x509_known_keep, x509_note
 from emulator.models.x509.constraints import x509_constrain
+from emulator.models.x509.pins import x509_check_pins
 from emulator.models.x509.roles import x509_check_anchor, x509_check_issuer
 from emulator.models.x509.trust import x509_anchor_find
 from firmware.layouts.trust import TrustRecord
-from firmware.layouts.x509 import ALGORITHM, BUDGET, SIGNATURE, UNKNOWN_ISSUER, Certificate
+from firmware.layouts.x509 import ALGORITHM, BUDGET, PIN, SIGNATURE, UNKNOWN_ISSUER, Certificate
 from firmware.layouts.x509_chain import (
     ANCHOR,
     INTERMEDIATES_MAX,
@@ -75,6 +76,8 @@ def _anchor(w: World, chain: int, kept: Any, issuer: Any) -> int | None:  # noqa
         error |= ANCHOR
     else:
         error, number = x509_constrain_path(w, chain)
+        if not error and x509_check_pins(w, chain):
+            error, number = PIN.code, 0
     if error:
         x509_note(w, chain, error, number)
     return error

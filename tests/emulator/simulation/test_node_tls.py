@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.node_facts import NodeFacts
@@ -14,6 +19,7 @@ from firmware.layouts.tls import Group, Suite, TlsState
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.tls_sites import (
     CERTIFICATE_NAME,
+    CERTIFICATE_PIN,
     CERTIFICATE_UNKNOWN,
     HANDSHAKE_TIMEOUT,
     TRUNCATED,
@@ -34,9 +40,9 @@ SHOWN = identity("p256", host=HOST)
 def secure(rig_of):
     """Return what makes a node that trusts a root, and its gateway's chain."""
 
-    def make(shards=16, *, shown=SHOWN, root=SHOWN.root, **options):
-        config = options.pop("config", {})
-        facts = NodeFacts(shards=shards, port=PORT, trust=store_of(root), **config)
+    def make(shards=16, *, shown=SHOWN, root=SHOWN.root, pins=(), **options):
+        config, store = options.pop("config", {}), store_of(root, pins=pins)
+        facts = NodeFacts(shards=shards, port=PORT, trust=store, **config)
         return rig_of(options.pop("seed", 1), facts, tls=server_context(shown), **options)
 
     return make
@@ -145,6 +151,21 @@ def test_a_root_that_is_not_trusted_ends_every_attempt_and_waits(secure):
 def test_a_certificate_for_another_host(secure):
     rig = secure(2, shown=identity("p256"), root=identity("p256").root)
     assert refused(rig, CERTIFICATE_NAME) == {"SSLV3_ALERT_CERTIFICATE_UNKNOWN"}
+
+
+def key_of_leaf(shown):
+    """Return the pin of a server's own key, as another library encodes it."""
+    leaf = x509.load_pem_x509_certificate(Path(shown.chain).read_bytes())
+    spki = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(spki).digest()
+
+
+def test_a_pinned_key_and_another_one(secure):
+    rig = secure(2, pins=(bytes(32), key_of_leaf(SHOWN)))
+    rig.until_ready(5)
+    rig = secure(2, pins=(key_of_leaf(identity("p256")),))
+    assert refused(rig, CERTIFICATE_PIN) == {"SSLV3_ALERT_BAD_CERTIFICATE"}
+    assert {rig.node.shard(n).evidence.delay_ms // 1000 for n in range(2)} == {120}
 
 
 def test_a_fin_without_close_notify_is_a_truncation_and_is_resumed(secure):

@@ -1,5 +1,7 @@
 """Chains in a handshake: every reason has its failure and its alert; a known chain costs nothing."""
 
+import hashlib
+
 import pytest
 
 from firmware.errors import SITES
@@ -8,7 +10,7 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.tls import Suite, TlsState
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
-from firmware.layouts.x509 import EARLY, EXPIRED, NAME, SIGNATURE, UNKNOWN_ISSUER, VERDICTS
+from firmware.layouts.x509 import EARLY, EXPIRED, NAME, PIN, SIGNATURE, UNKNOWN_ISSUER, VERDICTS
 from firmware.layouts.x509_chain import KNOWN_CHAINS
 from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_tick
@@ -16,6 +18,7 @@ from firmware.tls.judge import tls_verdict
 from tests.support.chains import root as stranger
 from tests.support.tls import ARENA, DATE, Peer, TlsBench
 from tests.support.tls_peer import Server, identity
+from toolchain.trust import read_anchor
 
 BENCH = TlsBench(tls_begin, tls_take_handshake, tls_tick, tls_verdict, judged=False)
 DAY = 86_400
@@ -52,9 +55,9 @@ def test_every_reason_is_told_with_what_it_is_about(reason):
     assert VERDICTS[reason] in SITES.values()
 
 
-def refused(reason, alert, *, about=0, shown=None, root=None, now=DATE):
+def refused(reason, alert, *, about=0, shown=None, root=None, now=DATE, pins=()):
     server = Server(shown=shown or identity())
-    BENCH.trust(root or server.identity.root)
+    BENCH.trust(root or server.identity.root, pins=pins)
     BENCH.lab.g(CLOCK).unix_time = now
     turns(server)
     told = f"tls.{VERDICTS[reason].name}({reason.name}, {about})"
@@ -87,6 +90,18 @@ def test_a_leaf_that_is_over():
 
 def test_a_leaf_that_is_not_yet_valid():
     refused(EARLY, "SSLV3_ALERT_CERTIFICATE_EXPIRED", now=DATE - 200 * DAY)
+
+
+def test_a_chain_without_a_pinned_key():
+    refused(PIN, "SSLV3_ALERT_BAD_CERTIFICATE", pins=(bytes(32),))
+
+
+def test_a_chain_with_a_pinned_key():
+    server = Server()
+    pin = hashlib.sha256(read_anchor(server.identity.root).spki).digest()
+    BENCH.trust(server.identity.root, pins=(bytes(32), pin))
+    assert turns(server) == 3
+    assert BENCH.tls.state == TlsState.CONNECTED
 
 
 def test_a_chain_that_was_judged_before_needs_no_signature():

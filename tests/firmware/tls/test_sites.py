@@ -51,7 +51,7 @@ def test_a_certificate_that_fails_is_not_retried_like_a_network():
     chain = [
         s for s in certificates if s.name not in ("certificate_context", "certificate_missing")
     ]
-    assert len(chain) == 6
+    assert len(chain) == 7
     assert {REFUSALS[s].wait_s for s in chain} == {120}
 
 

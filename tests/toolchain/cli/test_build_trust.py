@@ -116,6 +116,14 @@ def test_the_report_names_version_digest_and_size(folder):
     assert " bytes with the trust store" in result.output
 
 
+def test_the_report_names_the_pins(folder):
+    pin = "sha256/" + "A" * 43 + "="
+    result = build(folder, f'pins = ["{pin}"]')
+    assert result.exit_code == 0, result.output
+    assert " anchors and 1 pins in " in result.output
+    assert json.loads(build(folder, "", "--json").stdout)["trust"]["pins"] == 0
+
+
 @pytest.mark.parametrize(
     ("stated", "time"), [("", RELEASED), ("[build]\ntime = 1800000000\n", 1_800_000_000)]
 )

@@ -83,6 +83,7 @@ def test_anchors_of_the_configuration_stay(tmp_path):
     (tmp_path / "ca.pem").write_bytes(mine)
     (tmp_path / "node.toml").write_text(
         '[gateway]\nurl = "wss://gw.lan/"\n[tls]\nanchors = "none"\nextra_anchors = ["ca.pem"]\n'
+        f'pins = ["sha256/{"A" * 43}="]\n'
     )
     config = load_config(tmp_path / "node.toml", {})
     secure = with_gateway(config, 4321, ROOT)
@@ -90,6 +91,10 @@ def test_anchors_of_the_configuration_stay(tmp_path):
     assert trust is not None
     assert trust.version == "ca.pem + local gateway"
     assert len(trust.anchors) == 2
+    # The pins are of the gateway that the local one stands in for.
+    own = trust_of(config, datetime.now(UTC))
+    assert own is not None
+    assert (own.pins, trust.pins) == ((bytes(32),), ())
     # With --no-tls the local gateway is plain, whatever the configuration's is.
     plain = with_gateway(config, 4321)
     assert plain.gateway.endpoint.url == "ws://10.0.2.2:4321/?v=10&encoding=json"
