@@ -37,6 +37,8 @@ LIFE: Final = {
 """How long each counts; a leaf as long as the web allows."""
 SLACK: Final = timedelta(days=1)
 """Certificates count from so long ago: a node's clock may be a time zone off."""
+WILDCARD: Final = "*."
+"""As the first label of a name: any one label."""
 LEAF_FILE, KEY_FILE, ROOT_FILE = "chain.pem", "key.pem", "ca.pem"
 
 _Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -102,7 +104,7 @@ def make_chain(
     """Make keys and certificates.
 
     Args:
-        names: Host names and IPv4 addresses of the leaf.
+        names: Host names, `*` in place of the first label too, and IPv4 addresses of the leaf.
         leaf: Kind of its key, one of KEYS.
         intermediate: Kind of the intermediate's key.
         root: Kind of the root's key.
@@ -171,7 +173,7 @@ def _general_names(names: tuple[str, ...]) -> list[x509.GeneralName]:
         try:
             found.append(x509.IPAddress(ipaddress.ip_address(name)))
         except ValueError:
-            if not HOST.fullmatch(name.encode()):
+            if not HOST.fullmatch(name.removeprefix(WILDCARD).encode()):
                 raise ValueError(f"{name!r} is neither a host name nor an address") from None
             found.append(x509.DNSName(name))
     return found

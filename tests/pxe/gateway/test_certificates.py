@@ -60,6 +60,16 @@ def test_the_leaf_has_the_names_and_no_other():
         verified(make_chain(NAMES), "other.test")
 
 
+def test_a_wildcard_is_the_whole_first_label():
+    chain = make_chain(("*.gateway.test",))
+    assert verified(chain, "any.gateway.test")
+    for other in ("gateway.test", "a.b.gateway.test"):
+        with pytest.raises(VerificationError):
+            verified(chain, other)
+    with pytest.raises(ValueError, match="neither a host name nor an address"):
+        make_chain(("a*.gateway.test",))
+
+
 @pytest.mark.parametrize("role", ["leaf", "intermediate", "root"])
 @pytest.mark.parametrize("days", [(-20, -10), (10, 20)])
 def test_each_certificate_counts_when_it_is_told_to(role, days):
