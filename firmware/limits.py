@@ -9,8 +9,8 @@ WINDOW_PAGE_TABLES = 0x6600_0000
 WINDOW_DMA = 0x6700_0000
 """NIC rings and buffers, physically contiguous; see `Memory.dma_physical`."""
 DMA_BYTES = 0x10_0000
-WINDOW_ARENAS, ARENA_STRIDE = 0x6B00_0000, 0x2_0000
-"""Arenas of TLS handshakes, 64 KB each, unmapped memory between them."""
+WINDOW_ARENAS, ARENA_STRIDE = 0x6B00_0000, 0x1_0000
+"""Arenas of TLS handshakes, 32 KB each, unmapped memory between them."""
 WINDOW_MMIO = 0x6C00_0000
 MMIO_BYTES = 0x80_0000
 STACK_TOP = 0x6E01_0000

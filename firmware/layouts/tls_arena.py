@@ -59,7 +59,7 @@ class Found(Struct):
 class TlsArena(Struct):
     """Work space of one handshake."""
 
-    SIZE = 0x1_0000
+    SIZE = 0x8000
     # What we say.
     host_len = u32(0x000, "bytes of the host")
     hello_len = u32(0x004, "bytes of our last ClientHello, with its header")
@@ -107,7 +107,6 @@ class TlsArena(Struct):
     )
     chain = nested(0x7140, Chain, "the certificates, and how far they are judged")
     leaf_key = bytes_(0x7E00, RSA_BYTES_MAX, "the leaf's key; its message is overwritten", align=64)
-    scratch = bytes_(0x8000, 0x8000, "for signatures", align=64)
 
 
 LEAF = TlsArena.chain.offset + Chain.certificates.offset
