@@ -129,7 +129,7 @@ RECORD_FLOOD = _site(
     Alert.UNEXPECTED_MESSAGE,
 )  # fmt: skip
 CHANGE_CIPHER_SPEC = _site(
-    13, "change_cipher_spec", "change_cipher_spec is wrong or comes at a wrong time",
+    13, "change_cipher_spec", "change_cipher_spec is not the byte 1",
     Alert.UNEXPECTED_MESSAGE,
 )  # fmt: skip
 ALERT_FORM = _site(14, "alert_form", "an alert that is not two bytes", Alert.DECODE_ERROR)

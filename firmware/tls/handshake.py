@@ -351,6 +351,7 @@ def tls_tick(a: Asm, shard: ShardContext) -> None:
         a.cmp(EAX, RecordType.ALERT)
         a.j(B, ccs)
         a.j(E, alert)
+        a.mov(tls.meaningless, 0)
         a.call(tls_take_handshake)
         a.cmp(tls.state, TlsState.WAIT_VERIFY)
         a.j(NE, passed)

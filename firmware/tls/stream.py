@@ -16,6 +16,7 @@ from firmware.layouts.tls import (
     TlsContext,
     TlsState,
 )
+from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_sites import ALERT_RECEIVED, INTERLEAVED, RECORD_FLOOD, TRUNCATED, Alert
 from firmware.tcp.ring import tcp_consume
 from firmware.tls.after import tls_take_after
@@ -32,6 +33,7 @@ from toolchain.asm import (
     ECX,
     EDX,
     NE,
+    NZ,
     R8,
     R8D,
     R9D,
@@ -64,19 +66,32 @@ from toolchain.asm import (
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(RSI, int, "the two bytes of an alert")],
     clobbers=CALLER_SAVED,
-    reads=[RECORD_IN, TlsContext.state, TlsContext.meaningless],
+    reads=[
+        RECORD_IN, TlsContext.state, TlsContext.meaningless, TlsContext.message_have,
+        TlsContext.arena_ptr, TlsArena.message_have,
+    ],
     writes=[TlsContext.peer_alert, TlsContext.state, TlsContext.meaningless],
     calls=[tls_fail],
-    source="RFC 8446 6",
-)
+    source="RFC 8446 5.1 and 6",
+)  # fmt: skip
 def tls_take_alert(a: Asm, shard: ShardContext, alert: Reg64) -> None:
     """End what the server ends: close_notify behind the handshake in order, all else as a failure."""
     tls, out, failed = shard.tls, a.label("out"), a.label("failed")
-    bad = Refusals(a, (ALERT_RECEIVED,), {RECORD_FLOOD: RecordType.ALERT})
+    bad = Refusals(
+        a, (ALERT_RECEIVED,), {RECORD_FLOOD: RecordType.ALERT, INTERLEAVED: RecordType.ALERT}
+    )
     a.movzx(EAX, mem8(alert, 1, ref=RECORD_IN))
     a.mov(tls.peer_alert, AL)
     a.cmp(EAX, Alert.USER_CANCELED)
     with a.if_(E):
+        # It ends nothing, so it may not stand between the parts of a message, here or in the arena.
+        a.movzx(EAX, tls.message_have)
+        a.mov(RCX, tls.arena_ptr)
+        a.test(RCX, RCX)
+        with a.if_(NZ):
+            a.or_(EAX, TlsArena.at(RCX).message_have)
+        a.test(EAX, EAX)
+        a.j(NZ, bad[INTERLEAVED])
         # close_notify follows; the wait for it is bounded.
         a.cmp(tls.meaningless, MEANINGLESS_MAX)
         a.j(AE, bad[RECORD_FLOOD])

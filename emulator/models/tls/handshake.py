@@ -138,6 +138,7 @@ def _go_on(w: World, shard: int) -> None:
                 tls_ended(w, shard)
                 return
             if kind == 22:
+                tls.meaningless = 0
                 tls_take_handshake(w, shard, content, length)
                 if _unjudged(w, shard):
                     arena.paused_record = whole

@@ -8,6 +8,7 @@ from emulator.models.tls.records import tls_next_record
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_sites import ALERT_RECEIVED, INTERLEAVED, RECORD_FLOOD, TRUNCATED
 
 _IN_A_ROW = 32
@@ -21,10 +22,17 @@ _OVER = {
 
 @model
 def tls_take_alert(w: World, shard: int, alert: int) -> None:
-    """close_notify ends, user_canceled announces it, all others are fatal (RFC 8446 6.1, 6.2)."""
+    """close_notify ends, user_canceled announces it, all others are fatal (RFC 8446 6.1, 6.2).
+
+    What ends nothing does not come between the parts of a message (RFC 8446 5.1).
+    """
     tls, code = w.view(ShardContext, shard).tls, w.u8(alert + 1)
     tls.peer_alert = code
     if code == 90:
+        parts = tls.message_have or (tls.arena_ptr and w.view(TlsArena, tls.arena_ptr).message_have)
+        if parts:
+            refuse(w, shard, INTERLEAVED, 21)
+            return
         if tls.meaningless >= _IN_A_ROW:
             refuse(w, shard, RECORD_FLOOD, 21)
             return

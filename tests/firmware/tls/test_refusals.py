@@ -69,6 +69,7 @@ def test_a_handshake_with_openssl():
     assert server.done
     assert server.tls.selected_alpn_protocol() == "http/1.1"
     assert BENCH.tls.group == Group.X25519
+    assert BENCH.tls.meaningless == 0, "records with content follow change_cipher_spec"
 
 
 # -- what may not come ----------------------------------------------------------------------------

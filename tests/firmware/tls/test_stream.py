@@ -245,6 +245,29 @@ def test_data_between_the_parts_of_a_message():
     assert BENCH.failure()[0] == "tls.interleaved(23)"
 
 
+def test_user_canceled_behind_the_handshake_has_no_arena():
+    peer, _ = connect()
+    BENCH.tls.arena_ptr = 0
+    BENCH.receive(peer.seal(CANCELED, 21))
+    assert readable() == b""
+    assert (BENCH.tls.state, BENCH.tls.meaningless) == (TlsState.CONNECTED, 1)
+
+
+def test_user_canceled_between_the_parts_of_a_message():
+    peer, _ = connect()
+    BENCH.tls.arena_ptr = 0
+    BENCH.receive(peer.seal(UPDATE[:3], 22) + peer.seal(CANCELED, 21))
+    assert readable() == b""
+    assert BENCH.failure()[0] == "tls.interleaved(21)"
+
+
+def test_user_canceled_between_the_parts_of_a_message_of_the_handshake():
+    connect()
+    BENCH.tls.state, BENCH.arena.message_have = TlsState.WAIT_FINISHED, 7
+    BENCH.call(tls_take_alert, alert=BENCH.lab.put(CANCELED))
+    assert BENCH.failure()[0] == "tls.interleaved(21)"
+
+
 def test_one_answer_to_several_key_updates_before_the_next_record():
     peer, ours = connect()
     for _ in range(3):
