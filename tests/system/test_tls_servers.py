@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.tls_echo import DATE, EchoNode, echo_image
+from tests.support.tls_liar import liar_on
+from tests.support.tls_lies import LIES
 from tests.support.tls_peer import identity
 from tests.support.tls_programs import GnuTls, Go, Nginx, OpenSsl, build_go
 from tests.support.tls_servers import (
     NAME,
     Echo,
+    Served,
     python_ssl,
     refused_by_node,
     tlslite_server,
@@ -219,3 +222,31 @@ def test_no_connection_while_the_clock_is_impossible(node):
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TLS 1.2 with the mark of a downgrade",
+        "the share zero",
+        "a second retry",
+        "a point off P-256",
+        "another protocol",
+        "a signature with one bit wrong",
+        "Finished with one bit wrong",
+        "a wrong tag",
+        "KeyUpdate that asks for what does not exist",
+        "a request behind the handshake",
+        "the end of TCP without close_notify",
+    ],
+)
+def test_a_liar(node, name):
+    """The simulation meets all lies; these show that a machine finds the same."""
+    lie, liars = LIES[name], []
+    shown = chain_of(lie.shown)
+    with Served(lambda accepted: liars.append(liar_on(accepted, shown, lie.acts))) as server:
+        node.connect(server.port)
+        verdict = node.verdict()
+        server.drive()
+    assert verdict.why.partition("(")[0] == f"tls.{lie.site.name}"
+    assert liars[0].alerts == ([] if lie.alert is None else [lie.alert])
