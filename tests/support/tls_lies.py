@@ -138,6 +138,9 @@ FLIGHTS = {
         s.MESSAGE_TOO_LONG, DECODE,
     ),
     "a leaf alone": Lie(Acts(), s.CERTIFICATE_UNKNOWN, Alert.UNKNOWN_CA, "alone"),
+    "no key that is pinned": Lie(
+        Acts(), s.CERTIFICATE_PIN, Alert.BAD_CERTIFICATE, pins=(bytes(32),)
+    ),
     "another host": Lie(Acts(), s.CERTIFICATE_NAME, Alert.CERTIFICATE_UNKNOWN, "other host"),
     "a leaf that is not valid yet": Lie(
         Acts(), s.CERTIFICATE_EARLY, Alert.CERTIFICATE_EXPIRED, "early"

@@ -44,13 +44,15 @@ class Lie:
         acts: how it is told.
         site: what the node finds.
         alert: what the server reads; None for nothing.
-        shown: what the server shows, see `shown`.
+        shown: what the server shows, see `tests.support.tls_lies.shown`.
+        pins: keys of which the node wants one in the chain.
     """
 
     acts: Acts
     site: Site
     alert: Alert | None
     shown: str = "p256"
+    pins: tuple[bytes, ...] = ()
 
 
 # -- how a message is changed -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ PORT = 443
 def told(rig_of):
     """Return what lets a node of one shard meet a liar: the rig, and the liars of its attempts."""
 
-    def meet(acts, certificates):
+    def meet(acts, certificates, pins=()):
         liars = []
 
         def accept(tcp):
@@ -30,7 +30,8 @@ def told(rig_of):
             tcp.on_data = liar.feed
             liars.append(liar)
 
-        rig = rig_of(1, NodeFacts(shards=1, port=PORT, trust=store_of(certificates.root)))
+        store = store_of(certificates.root, pins=pins)
+        rig = rig_of(1, NodeFacts(shards=1, port=PORT, trust=store))
         server = rig.gateway.server
         server.stack.listen(PORT, accept, address=server.address)
         return rig, liars
@@ -41,7 +42,7 @@ def told(rig_of):
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_is_refused(told, name):
     lie = LIES[name]
-    rig, liars = told(lie.acts, shown(lie.shown))
+    rig, liars = told(lie.acts, shown(lie.shown), lie.pins)
     shard = rig.node.shard(0)
     rig.world.run_until(lambda: shard.evidence.error != 0, within_ns=15 * NS_PER_S)
     assert describe(shard.evidence.error & 0xFFFF_0000) == describe(lie.site.code)
