@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
 }
 RECORDED = (
-    *("console", "lease", "lease_orders", "main", "plan"),
+    *("console", "lease", "lease_orders", "main", "moving", "plan"),
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""

@@ -190,9 +190,10 @@ class TestFarTimes:
 
 
 class TestAck:
-    @pytest.mark.parametrize("latency", [0, 1, 250, 10_000, 10_001, 39_999])
+    @pytest.mark.parametrize("latency", [0, 1, 250, 10_000, 10_001, 39_999, 2**31])
     def test_ack_gives_the_latency(self, latency):
         c = beating()
+        LAB.g(LOG).level = Level.WARN
         assert c.gateway.latency_ms == LATENCY_UNKNOWN
         c.tick()
         c.wait(latency)
@@ -200,15 +201,7 @@ class TestAck:
         assert c.gateway.latency_ms == latency
         assert c.gateway.last_ack_at == c.now
         assert c.gateway.last_frame_at == c.now
-
-    @pytest.mark.parametrize(("latency", "late"), [(10_000, 0), (10_001, 1), (2**31, 1)])
-    def test_a_late_ack_is_said(self, latency, late):
-        c = beating()
-        LAB.g(LOG).level = Level.WARN
-        c.gateway.flags = GatewayFlag.ACK_PENDING
-        c.gateway.hb_sent_at = c.now - latency * CYCLES_PER_MS & 2**64 - 1
-        c.receive(ACK)
-        assert said() == [f"gateway.heartbeatLate durationMs={latency}"] * late
+        assert said() == [f"gateway.heartbeatLate durationMs={latency}"] * (latency > 10_000)
 
     def test_an_ack_leaves_what_else_is_owed(self):
         c = beating()
