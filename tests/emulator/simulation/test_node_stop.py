@@ -11,6 +11,7 @@ from emulator.simulation.packet import ip
 from emulator.simulation.rig import GATEWAY_ADDRESS, OPERATOR_PORT
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.discovery import DiscoveryMode
+from firmware.layouts.policy import Policy
 from firmware.layouts.power import POWER
 from firmware.layouts.shard import Hold, ShardFlag, ShardState
 from firmware.layouts.stop import STOP, StopPhase, StopReason, StopReport
@@ -182,7 +183,7 @@ def test_nothing_begins_again_after_a_stop(rig_of, facts):
 
 
 def test_a_stop_during_a_backoff_ends_it(rig_of, facts):
-    rig = rig_of(1, facts(shards=SHARDS))
+    rig = rig_of(1, facts(shards=SHARDS, policy=Policy.FIXED))
     rig.until_ready(10)
     rig.gateway.peer_of(0).abort()
     rig.gateway.flush()

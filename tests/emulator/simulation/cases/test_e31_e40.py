@@ -347,8 +347,9 @@ def test_e39_the_startup_ends_in_silence(case_of, profile):
 
 
 def test_e39_a_close_that_leaves_no_time_stays_a_close(case_of, profile):
+    waits = {"policy": Policy.SCHEDULE, "schedule_ms": (3_000, 30_000)}
     config = startup(OnLimit.FATAL) | {"startup_timeout_ms": 12_000, "startup_attempts": 99}
-    case = case_of(profile, shards=1, ready=False, config=config)
+    case = case_of(profile, shards=1, ready=False, config=config | waits)
     case.script("connect", "kick", code=4000, times=99)
     case.until(lambda: case.row.state == S.FATAL)
     # What failed is told as it was; the startup's end is reported as the timeout that it is.
