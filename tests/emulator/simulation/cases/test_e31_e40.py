@@ -8,7 +8,7 @@ import pytest
 
 from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.node import CLOCK
-from firmware.layouts.policy import OnLimit, SessionProvider
+from firmware.layouts.policy import OnLimit, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.sessions import ANY_SHARD
 from firmware.layouts.shard import Hold, Phase, ShardState, Stop
