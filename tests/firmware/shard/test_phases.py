@@ -15,6 +15,7 @@ from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.tls_sites import NO_ENTROPY
+from firmware.layouts.variants import Variant
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import NO_CONNECTION, shard_begin, shard_dial
 from firmware.shard.phases import (
@@ -27,6 +28,7 @@ from firmware.shard.resume import shard_is_resumable
 from tests.firmware.shard.test_tick import LAB, NEVER, Node
 from tests.support.net import START
 from tests.support.states import MS
+from tests.support.variants import choose
 
 TIMERS = ("rtx_at", "give_up_at", "ack_at", "keep_at", "wait_at")
 
@@ -220,6 +222,7 @@ def secure(node):
     config, pool = LAB.g(CONFIG), LAB.g(TLS_POOL)
     config.gateway_secure, config.build_time = 1, 1
     LAB.g(CLOCK).unix_time = 2
+    choose(LAB, Variant.FAST)
     pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, 1
     context = node.shards[0]
     context.phase, context.attempt_started = Phase.RESOLVE, 7
