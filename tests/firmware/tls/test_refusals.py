@@ -18,8 +18,8 @@ from firmware.tls.begin import tls_begin
 from firmware.tls.handshake import tls_take_handshake, tls_take_message, tls_tick
 from firmware.tls.judge import tls_wakes
 from firmware.tls.transcript import tls_transcript_digest
-from tests.firmware.tls.test_server_hello import VERSIONS, hello, share
 from tests.support.tls import ARENA, TlsBench
+from tests.support.tls_messages import VERSIONS, hello, message, plain, share
 from tests.support.tls_peer import Server
 
 BENCH = TlsBench(
@@ -73,20 +73,12 @@ def test_a_handshake_with_openssl():
 
 
 # -- what may not come ----------------------------------------------------------------------------
-def plain(content, kind=22):
-    return bytes([kind]) + b"\x03\x03" + len(content).to_bytes(2, "big") + content
-
-
 def refused(*records):
     begun()
     BENCH.receive(b"".join(records))
     BENCH.call(tls_tick)
     assert BENCH.tls.state == TlsState.FAILED
     return BENCH.failure()[0].removeprefix("tls.")
-
-
-def message(body, kind=2):
-    return bytes([kind]) + len(body).to_bytes(3, "big") + body
 
 
 def test_change_cipher_spec_is_bounded_and_never_within_a_message():

@@ -11,15 +11,13 @@ from firmware.tls.server_flight import (
     tls_on_request,
     tls_read_certificate,
 )
-from tests.firmware.tls.test_server_hello import extension
 from tests.support import rfc8448 as trace
 from tests.support.tls import TlsBench
+from tests.support.tls_messages import HTTP, SCHEMES, block
 
 BENCH = TlsBench(
     tls_finished_differs, tls_read_certificate, tls_on_extensions, tls_on_request
 )  # fmt: skip
-HTTP = (16, b"\0\x09\x08http/1.1")
-SCHEMES = (13, b"\0\2\4\3")
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +27,6 @@ def _fresh():
 
 def judged(routine, body):
     return describe(BENCH.call(routine, **BENCH.message(body))["r9d"]).removeprefix("tls.")
-
-
-def block(*extensions):
-    whole = b"".join(extension(*one) for one in extensions)
-    return len(whole).to_bytes(2, "big") + whole
 
 
 @pytest.mark.parametrize(

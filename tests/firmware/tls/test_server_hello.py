@@ -16,36 +16,10 @@ from firmware.tls.server_hello import (
     tls_take_share,
 )
 from tests.support.tls import TlsBench
+from tests.support.tls_messages import SHARE, VERSIONS, hello, share
 
 BENCH = TlsBench(tls_is_retry, tls_judge_hello, tls_take_retry, tls_take_share)
 RETRY = hashlib.sha256(b"HelloRetryRequest").digest()
-SHARE = bytes(range(32))
-VERSIONS = (43, b"\x03\x04")
-
-
-def extension(kind, value):
-    return kind.to_bytes(2, "big") + len(value).to_bytes(2, "big") + value
-
-
-def share(group=0x001D, key=SHARE, size=None):
-    size = len(key) if size is None else size
-    return 51, group.to_bytes(2, "big") + size.to_bytes(2, "big") + key
-
-
-def hello(
-    *extensions,
-    version=0x0303,
-    random=b"r" * 32,
-    session_id=bytes(range(100, 132)),
-    suite=0x1301,
-    compression=0,
-    tail=b"",
-):
-    """Return the body of a ServerHello; without extensions it is one of TLS 1.2."""
-    body = version.to_bytes(2, "big") + random + bytes([len(session_id)]) + session_id
-    body += suite.to_bytes(2, "big") + bytes([compression])
-    block = b"".join(extension(*one) for one in extensions)
-    return body + (len(block).to_bytes(2, "big") + block if extensions else b"") + tail
 
 
 def judged(body, place=Place.SERVER_HELLO):

@@ -1,0 +1,368 @@
+"""The parser routines under fuzzing: each in a machine of its own, in the state where it is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from emulator.environment import Environment
+from emulator.fuzz.engine import BrokenRuleError, Target
+from emulator.fuzz.watch import Watch
+from firmware.errors import SITES
+from firmware.layouts.crypto import DRBG, HASH, HKDF, HMAC
+from firmware.layouts.ecdsa import ECDSA, INVERSION
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.p256 import P256_WORK
+from firmware.layouts.rsa import RSA
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_arena import RETRY_RANDOM, TlsArena
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.x509 import Certificate
+from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState
+from firmware.layouts.x25519 import X25519_WORK
+from firmware.limits import RING_BYTES, TX_BYTES
+from firmware.tls.begin import tls_begin
+from firmware.tls.handshake import tls_take_handshake, tls_tick
+from firmware.tls.judge import tls_judge
+from firmware.tls.stream import tls_pull
+from firmware.tls.transport import tls_consume
+from firmware.x509.certificate import x509_parse
+from firmware.x509.chain import x509_chain_begin
+from firmware.x509.path import x509_chain_step
+from tests.fuzz import corpus
+from tests.support.chains import CHAIN, REGIONS, STORE, listed, store_of
+from tests.support.lab import INPUT, INPUT_BYTES, Lab
+from tests.support.tls import ARENA, DATE, NAME, TlsBench
+from tests.support.tls_messages import HTTP, SCHEMES, VERSIONS, block, hello, message, plain, share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolchain.asm import Routine
+    from toolchain.link.image import Placed
+
+INSTRUCTIONS_MAX = 2_000_000
+"""Of the watched routines, for one input: what the longest legal one needs, several times over."""
+STEPS_MAX = 100
+"""Turns of a chain's search; its own budget ends before."""
+_GROUP_P256 = (51, b"\0\x17")
+
+
+def _parsers(placed: Placed) -> bool:
+    return str(placed.thing.module).startswith(("firmware.tls.", "firmware.x509."))
+
+
+def _watched(lab: Lab) -> Watch:
+    lab.machine.environment = Environment(recording=False)
+    return Watch(lab.machine, _parsers, INSTRUCTIONS_MAX)
+
+
+def _laid_down(lab: Lab, data: bytes, call: Callable[[int], object]) -> None:
+    """Give code an input behind which nothing is mapped; it must be the same afterwards."""
+    at = lab.put(data)
+    call(at)
+    if data and lab.machine.read(at, len(data)) != data:
+        raise BrokenRuleError("the input itself was changed")
+
+
+# -- certificates ---------------------------------------------------------------------------------
+def certificate() -> Target:
+    """One certificate."""
+    lab = Lab(x509_parse, slots=0, semantics=False, extra=REGIONS)
+    lab.reset()
+    watch = _watched(lab)
+
+    def run(data: bytes) -> None:
+        def parse(at: int) -> None:
+            lab.free(x509_parse, encoded=at, length=len(data), certificate=CHAIN)
+            _slices_lie_within(lab, at, len(data))
+
+        _laid_down(lab, data, parse)
+
+    places = [(CHAIN, Certificate.SIZE), (INPUT, INPUT_BYTES)]
+    seeds = corpus.certificates()
+    return Target("certificate", lab.machine, run, seeds, watch, places, 4096)
+
+
+def _slices_lie_within(lab: Lab, at: int, length: int) -> None:
+    """A certificate that counts is described by pieces of itself."""
+    found = lab.view(Certificate, CHAIN)
+    if found.error:
+        return
+    for name in ("tbs", "signature", "subject", "issuer"):
+        piece = getattr(found, name)
+        if not at <= piece.start <= piece.start + piece.size <= at + length:
+            raise BrokenRuleError(f"Certificate.{name} lies outside of the certificate")
+
+
+def chain() -> Target:
+    """A certificate list, and the search for a path; every signature counts as good."""
+    lab = Lab(x509_chain_begin, x509_chain_step, slots=0, semantics=False, extra=REGIONS)
+    lab.reset()
+    lab.g(KNOWN_CHAINS).wipe()
+    lab.machine.write(STORE, store_of(corpus.root()))
+    name = lab.machine.alloc(len(NAME))
+    lab.machine.write(name, NAME)
+    view = lab.view(Chain, CHAIN)
+    view.now, view.store, view.host, view.host_len = DATE, STORE, name, len(NAME)
+    watch = _watched(lab)
+
+    def run(data: bytes) -> None:
+        def judge(at: int) -> None:
+            lab.free(x509_chain_begin, chain=CHAIN, listed=at, length=len(data))
+            for _ in range(STEPS_MAX):
+                if view.state not in {ChainState.SEARCH, ChainState.VERIFY}:
+                    break
+                lab.free(x509_chain_step, chain=CHAIN, good=1)
+            else:
+                raise BrokenRuleError(f"the search is not over after {STEPS_MAX} steps")
+            if (view.state == ChainState.DONE) == bool(view.error):
+                raise BrokenRuleError(f"state {view.state} with the error {view.error:#x}")
+
+        _laid_down(lab, data, judge)
+
+    size = KNOWN_CHAINS.struct.SIZE
+    places = [(CHAIN, Chain.SIZE), (INPUT, INPUT_BYTES), (lab.image.address(KNOWN_CHAINS), size)]
+    seeds = [listed(*corpus.chain()), listed(*corpus.chain(), corpus.root())]
+    seeds.append(listed(*corpus.chain()[::-1]))
+    return Target("chain", lab.machine, run, seeds, watch, places, INPUT_BYTES)
+
+
+# -- TLS ------------------------------------------------------------------------------------------
+class Handshake:
+    """A shard in a handshake that a good server brought to a state.
+
+    Args:
+        name: Of the target.
+        routines: What is called besides.
+    """
+
+    def __init__(self, name: str, *routines: Routine) -> None:
+        self.name = name
+        bench = self.bench = TlsBench(
+            tls_begin, tls_take_handshake, tls_judge, *routines, judged=False, semantics=False
+        )
+        self.lab = bench.lab
+        bench.lab.g(CLOCK).tsc_cycles_per_ms = 1000
+        bench.lab.g(CORE).now = 1 << 40
+        drbg = bench.lab.g(DRBG)
+        drbg.key[:], drbg.seeded = bytes(range(32)), 1
+        bench.context.tcp.state = TcpState.ESTABLISHED
+        bench.trust(corpus.root())
+        bench.lab.g(KNOWN_CHAINS).wipe()
+        bench.call(tls_begin)
+        bench.sent()
+
+    def hello(self, *, suite: int = 0x1301) -> bytes:
+        """Return a good ServerHello."""
+        return message(hello(VERSIONS, share(), session_id=self._session(), suite=suite))
+
+    def retry(self) -> bytes:
+        """Return a request for a share of P-256, with a cookie."""
+        asked = (VERSIONS, _GROUP_P256, (44, b"\0\6cookie"))
+        return message(hello(*asked, random=RETRY_RANDOM, session_id=self._session()))
+
+    def _session(self) -> bytes:
+        return bytes(self.bench.arena.session_id)
+
+    def after(self, *messages: bytes) -> None:
+        """Let the server have said this; a chain is judged to its end."""
+        for one in messages:
+            self.take(one)
+            self.bench.sent()
+            if self.bench.tls.state == TlsState.FAILED:
+                raise ValueError(f"{self.name}: {self.bench.failure()}")
+
+    def take(self, data: bytes) -> None:
+        """Let the content of a record come, and all that follows from it."""
+        at = self.lab.put(data)
+        self.lab.free(tls_take_handshake, shard=self.bench.shard, content=at, length=len(data))
+        for _ in range(STEPS_MAX):
+            tls = self.bench.tls
+            if tls.state != TlsState.WAIT_VERIFY or self.bench.arena.chain.state == ChainState.DONE:
+                return
+            if self.lab.free(tls_judge, shard=self.bench.shard)["r9"] & 0xFFFF_FFFF:
+                return
+        raise BrokenRuleError(f"the chain is not judged after {STEPS_MAX} turns")
+
+    def places(self) -> list[tuple[int, int]]:
+        """Return where the layer may store."""
+        context, symbols = self.bench.context, self.lab.image.symbols.values()
+        globals_ = (one for one in symbols if getattr(one.thing, "struct", None) in _CHANGING)
+        return [
+            *((self.bench.shard + one.offset, one.size) for one in _OURS),
+            (ARENA, TlsArena.SIZE), (INPUT, INPUT_BYTES),
+            (context.tx_base, TX_BYTES), (context.ring_base, RING_BYTES),
+            *((one.address, one.size) for one in globals_),
+        ]  # fmt: skip
+
+    def judge(self) -> None:
+        """What the layer says of itself fits together."""
+        context = self.bench.context
+        tls = context.tls
+        if tls.state not in TlsState._value2member_map_:
+            raise BrokenRuleError(f"state {tls.state:#x}")
+        if (tls.state == TlsState.FAILED) != (tls.error & 0xFFFF_0000 in SITES):
+            raise BrokenRuleError(f"state {tls.state} with the error {tls.error:#x}")
+        keys = self.lab.machine.read(context.tls_keys.address_, ShardContext.tls_keys.size)
+        if tls.state == TlsState.FAILED and any(keys):
+            raise BrokenRuleError("keys are left behind a failure")
+        if context.tcp.ring_ready > RING_BYTES or context.tcp.tx_end > TX_BYTES:
+            raise BrokenRuleError("more bytes in a buffer than it has")
+
+    def target(
+        self, run: Callable[[bytes], object], seeds: Sequence[bytes], longest: int
+    ) -> Target:
+        """Return the target; the state now is that of every run."""
+
+        def whole(data: bytes) -> None:
+            run(data)
+            self.judge()
+
+        watch = _watched(self.lab)
+        return Target(self.name, self.lab.machine, whole, seeds, watch, self.places(), longest)
+
+
+_OURS = [
+    field
+    for field in ShardContext.fields()
+    if field.name in {"tls", "tls_keys", "tcp", "last_error", "required_wait_ms"}
+    or field.name.startswith("failure")
+]
+"""Of the shard's own fields: the layer's, and where a failure is told to the lifecycle."""
+_CHANGING = {
+    one.struct
+    for one in (
+        *(DRBG, HASH, HMAC, HKDF, X25519_WORK, P256_WORK, ECDSA, INVERSION, RSA),
+        *(TLS_POOL, KNOWN_CHAINS, CORE),
+    )
+}
+"""Of the node-wide structs: work spaces of cryptography, arenas, known chains, who runs next."""
+EXTENSIONS = message(block((0, b""), (10, b"\0\2\0\x1d"), HTTP), 8)
+REQUEST = message(b"\0" + block(SCHEMES, (47, b"\0\0")), 13)
+
+
+def _certificate() -> bytes:
+    entries = listed(*corpus.chain())
+    return message(b"\0" + len(entries).to_bytes(3, "big") + entries, 11)
+
+
+def _verify() -> bytes:
+    wrong = corpus.LEAF_KEY.sign(b"anything", ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+    return message(b"\4\3" + len(wrong).to_bytes(2, "big") + wrong, 15)
+
+
+def _messages(state: TlsState) -> Target:
+    """Handshake messages in a state, as the content of a record."""
+    at = Handshake(f"message-{state.name.removeprefix('WAIT_').lower()}")
+    flight = [at.hello(), EXTENSIONS, REQUEST, _certificate(), _verify()]
+    seeds = {
+        TlsState.WAIT_SERVER_HELLO: [
+            at.hello(), at.retry(), at.hello(suite=0x1302), at.hello(suite=0x1303)
+        ],
+        TlsState.WAIT_SECOND_HELLO: [
+            message(hello(VERSIONS, share(0x17, point), session_id=bytes(at.bench.arena.session_id)))
+            for point in (corpus.LEAF_POINT, b"\4" + bytes(64))
+        ],
+        TlsState.WAIT_EXTENSIONS: [EXTENSIONS, message(block(), 8), EXTENSIONS + REQUEST],
+        TlsState.WAIT_CERTIFICATE_OR_REQUEST: [REQUEST, _certificate(), REQUEST + _certificate()],
+        TlsState.WAIT_CERTIFICATE: [_certificate()],
+        TlsState.WAIT_VERIFY: [_verify()],
+        TlsState.WAIT_FINISHED: [message(bytes(32), 20)],
+    }[state]  # fmt: skip
+    if state == TlsState.WAIT_SECOND_HELLO:
+        at.after(at.retry())
+    else:
+        at.after(*flight[: max(0, state - TlsState.WAIT_EXTENSIONS + 1)][:4])
+    at.bench.tls.state = state
+    return at.target(at.take, seeds, INPUT_BYTES)
+
+
+def records() -> Target:
+    """Records of the beginning, before there are keys, in the receive ring."""
+    at = Handshake("records-plain", tls_tick)
+
+    def run(data: bytes) -> None:
+        at.bench.receive(data)
+        at.lab.free(tls_tick, shard=at.bench.shard)
+
+    ccs, alert = plain(b"\1", 20), plain(b"\2\x28", 21)
+    whole = at.hello()
+    seeds = [
+        plain(whole), ccs + plain(whole), plain(whole[:40]) + plain(whole[40:]), alert,
+        ccs + plain(at.retry()) + ccs, plain(whole) + b"\x17\3\3\0\x20" + bytes(32),
+    ]  # fmt: skip
+    return at.target(run, seeds, 2048)
+
+
+def sealed() -> Target:
+    """Records of a connection that stands, sealed whatever is in them."""
+    at = Handshake("records-sealed", tls_pull, tls_consume)
+    at.bench.keyed()
+    at.bench.tls.state = TlsState.CONNECTED
+
+    def run(data: bytes) -> None:
+        peer, _ = at.bench.keyed()
+        shard = at.bench.shard
+        for one in corpus.unpacked(data):
+            wire = peer.raw(one.content + bytes([one.kind]) * (one.kind != 0) + bytes(one.padding))
+            if at.bench.context.tcp.ring_ready + len(wire) > RING_BYTES:
+                break
+            at.bench.receive(wire)
+        for _ in range(STEPS_MAX):
+            got = at.lab.free(tls_pull, shard=shard)
+            left = at.bench.tls.plain_left
+            if left > at.bench.context.tcp.ring_ready:
+                raise BrokenRuleError("more plaintext than bytes in the ring")
+            if got["flags"] & 1:
+                break
+            at.lab.free(tls_consume, shard=shard, length=left // 2 + 1)
+        if at.bench.tls.state == TlsState.CONNECTED:
+            at.lab.free(tls_consume, shard=shard, length=at.bench.tls.plain_left)
+
+    ticket = b"\4\0\0\x14" + b"\0\0\x1c\x20age!" + b"\1n" + b"\0\6ticket" + b"\0\0"
+    update = b"\x18\0\0\1\1"
+    one = corpus.Inner
+    seeds = [
+        corpus.packed(one(23, b"hello"), one(23, b"", 4), one(23, b"world", 9)),
+        corpus.packed(one(22, ticket), one(22, ticket[:5]), one(22, ticket[5:] + ticket)),
+        corpus.packed(one(22, update), one(23, b"x")),
+        corpus.packed(one(23, b"last"), one(21, b"\1\0")),
+        corpus.packed(one(21, b"\1\x5a"), one(21, b"\2\x50")),
+    ]
+    return at.target(run, seeds, 4096)
+
+
+def connected() -> Target:
+    """Anything in the ring of a connection that stands: nothing is looked at before its tag."""
+    at = Handshake("records-raw", tls_pull)
+    peer, _ = at.bench.keyed()
+    at.bench.tls.state = TlsState.CONNECTED
+
+    def run(data: bytes) -> None:
+        at.bench.receive(data)
+        at.lab.free(tls_pull, shard=at.bench.shard)
+
+    seeds = [peer.seal(b"hello"), peer.seal(b"again") + peer.seal(b""), plain(b"\2\x28", 21)]
+    return at.target(run, seeds, 2048)
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "certificate": certificate,
+    "chain": chain,
+    **{
+        f"message-{state.name.removeprefix('WAIT_').lower()}": (
+            lambda state=state: _messages(state)  # type: ignore[misc]
+        )
+        for state in TlsState
+        if state.name.startswith("WAIT_")
+    },
+    "records-plain": records,
+    "records-sealed": sealed,
+    "records-raw": connected,
+}
+"""How each is made, by name."""
