@@ -11,12 +11,13 @@ WORKERS ?= 2
 SOAK_SECONDS ?= 600
 SEEDS ?= 60
 SIM_LOAD_SECONDS ?= 600
+FUZZ_SECONDS ?= 3600
 
 # The order of `test` is its meaning: cheap checks first, QEMU alone and last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup format lint types test test-rest test-fast test-system explore build run \
-	listing check mutate bench soak sim planted ci clean
+	listing check mutate bench soak sim planted fuzz ci clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,9 @@ sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SEC
 
 planted: setup ## Plant known bugs in a copy of the tree; the simulation must find each one
 	$(BIN)/python -m emulator.simulation.planted --jobs $(WORKERS) $(ARGS)
+
+fuzz: setup ## Fuzz the parsers of TLS and X.509 in the emulator (FUZZ_SECONDS=3600)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 ci: ## Exactly what CI runs
 	.ci/run

@@ -69,12 +69,21 @@ class TlsClient:
         store: The trust store, where chains have to end.
         date: When it is, in Unix seconds.
         now_ns: Tells the time for the handshake's deadline.
+        named: Send the name to the server; it is not for one that is reached by address.
 
     Attributes:
         shard: The live context of the connection.
     """
 
-    def __init__(self, host: bytes, store: bytes, date: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        host: bytes,
+        store: bytes,
+        date: int,
+        now_ns: Callable[[], int],
+        *,
+        named: bool = True,
+    ) -> None:
         self._now_ns = now_ns
         regions = (
             *workspace_regions(0),
@@ -107,6 +116,8 @@ class TlsClient:
         drbg = self._live.g(DRBG)
         drbg.key[:], drbg.seeded = os.urandom(32), 1
         self._call(tls_prepare, rsi=name, rcx=len(host))
+        if not named:
+            self._live.view(TlsArena, limits.WINDOW_ARENAS).is_address = 1
 
     @property
     def state(self) -> TlsState:

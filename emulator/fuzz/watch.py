@@ -38,6 +38,7 @@ class Watch:
         budget: Instructions of theirs that one run may take.
 
     Attributes:
+        hooks: Handles of its hooks.
         places: Blocks of the watched routines, by routine and offset, as the decoder sees them.
     """
 
@@ -61,8 +62,9 @@ class Watch:
             if len(ran) > budget:
                 engine.emu_stop()
 
-        for start, end in _runs(watched):
-            machine.engine.hook_add(uc.UC_HOOK_BLOCK, visit, None, start, end - 1)
+        self.hooks = [
+            machine.hook(uc.UC_HOOK_BLOCK, visit, start, end - 1) for start, end in _runs(watched)
+        ]
 
     def begin(self) -> None:
         """Forget the run before."""

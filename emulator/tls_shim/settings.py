@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+PIECE = 3
+"""Bytes that come at a time when a runner wants the transport to stop everywhere: no header whole."""
+
+
 class NotImplementedHereError(Exception):
     """The runner asks for what the client does not do; the message says for what."""
 
@@ -25,7 +29,7 @@ class Settings:
         port: Where the runner listens.
         shim_id: What it knows this run by.
         ipv6: Dial ::1 instead of 127.0.0.1.
-        host: Name for SNI, and that the certificate has to have.
+        host: Name for SNI, and that the certificate has to have; empty is no SNI.
         roots: PEM files where a chain may end.
         date: When it is, in Unix seconds.
         only_1_3: The runner expects nothing older.
@@ -43,7 +47,7 @@ class Settings:
     port: int = 0
     shim_id: int = 0
     ipv6: bool = False
-    host: bytes = b"test"
+    host: bytes = b""
     roots: list[str] = field(default_factory=list)
     date: int = field(default_factory=lambda: int(time.time()))
     only_1_3: bool = False
@@ -108,7 +112,7 @@ def _nothing(_settings: Settings, _text: str) -> None:
 _OURS = ALPN_NAME.decode()
 SWITCHES: dict[str, _Handler] = {
     "-ipv6": _store("ipv6", True),
-    "-async": _store("step", 1),
+    "-async": _store("step", PIECE),
     "-shim-writes-first": _store("repeat", 1),
     "-shim-shuts-down": _store("shuts_down", True),
     "-check-close-notify": _store("wants_close_notify", True),

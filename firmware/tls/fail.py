@@ -4,7 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsContext, TlsState
+from firmware.layouts.tls import TlsContext, TlsFlag, TlsState
 from firmware.layouts.tls_sites import (
     NO_ALERT,
     SITES_MAX,
@@ -15,12 +15,13 @@ from firmware.layouts.tls_sites import (
 )
 from firmware.tcp.output import tcp_output
 from firmware.tls.protect import tls_erase
-from firmware.tls.send import tls_alert
+from firmware.tls.send import tls_alert, tls_change_cipher_spec
 from toolchain.asm import (
     EAX,
     ECX,
     EDX,
     NE,
+    NZ,
     R8D,
     R9D,
     R12,
@@ -46,6 +47,7 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[
         TlsContext.state,
+        TlsContext.flags,
         ShardContext.failure,
         TLS_ALERTS,
         TLS_ENDS,
@@ -53,9 +55,9 @@ from toolchain.asm import (
         TLS_WAITS,
     ],
     writes=[TlsContext.state, TlsContext.error, ShardContext.required_wait_ms],
-    calls=[tls_alert, tcp_output, tls_erase, shard_fail],
+    calls=[tls_change_cipher_spec, tls_alert, tcp_output, tls_erase, shard_fail],
     saves=[R12, R13],
-    source="RFC 8446 6.2; firmware/docs/tls.md#failures",
+    source="RFC 8446 6.2 and D.4; firmware/docs/tls.md#failures",
 )
 def tls_fail(a: Asm, shard: ShardContext, error: Reg32) -> None:
     """Tell the server its alert, erase the keys, note the failure; the first one counts."""
@@ -70,6 +72,12 @@ def tls_fail(a: Asm, shard: ShardContext, error: Reg32) -> None:
     a.movzx(EDX, mem8(RAX, index=R13, ref=TLS_ALERTS))
     a.cmp(EDX, NO_ALERT)
     with a.if_(NE):
+        a.test(shard.tls.flags, TlsFlag.SEALING)
+        with a.if_(NZ):
+            # Our first sealed record may be this alert; who waits for the other one reads neither.
+            a.call(tls_change_cipher_spec)
+            a.lea(RAX, TLS_ALERTS.address)
+            a.movzx(EDX, mem8(RAX, index=R13, ref=TLS_ALERTS))
         a.call(tls_alert)
         a.call(tcp_output)  # now: what fails here is reset next
     a.mov(shard.tls.error, R12D)

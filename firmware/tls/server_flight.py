@@ -14,6 +14,7 @@ from firmware.layouts.tls_sites import (
     ALPN,
     CERTIFICATE_CONTEXT,
     CERTIFICATE_MISSING,
+    EXTENSION_UNSOLICITED,
     MESSAGE_FORM,
     SCHEMES_MISSING,
 )
@@ -41,6 +42,7 @@ from toolchain.asm import (
     Asm,
     B,
     C,
+    E,
     Reg32,
     Reg64,
     Z,
@@ -61,11 +63,13 @@ def word(a: Asm, base: Reg64, offset: int = 0) -> None:
     inputs=MESSAGE_INPUTS,
     outputs=MESSAGE_OUTPUTS,
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.arena_ptr, TlsArena.found, MESSAGE_IN, TLS_ALPN_NAME],
+    reads=[
+        TlsContext.arena_ptr, TlsArena.found, TlsArena.is_address, MESSAGE_IN, TLS_ALPN_NAME,
+    ],
     calls=[tls_extensions],
     saves=[R12],
     source="RFC 8446 4.3.1; RFC 7301 3.1; RFC 6066 3",
-)
+)  # fmt: skip
 def tls_on_extensions(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -> None:
     """Judge EncryptedExtensions: of several protocols ours alone, of our name nothing."""
     bad = Refusals(a, detail={MESSAGE_FORM: HandshakeType.ENCRYPTED_EXTENSIONS})
@@ -84,6 +88,12 @@ def tls_on_extensions(a: Asm, shard: ShardContext, body: Reg64, length: Reg32) -
     a.j(NZ, out)
     a.cmp(arena.found.m32(Found.SIZE * Extension.SERVER_NAME + Found.length.offset), 0)
     a.j(NE, bad[MESSAGE_FORM])
+    with a.block() as unnamed:
+        # With an address there was no name, so there is no answer to it.
+        a.cmp(arena.is_address, 0)
+        a.leave(E, unnamed)
+        a.cmp(arena.found.m32(Found.SIZE * Extension.SERVER_NAME), 0)
+        a.j(NE, bad[EXTENSION_UNSOLICITED])
     row(a, arena, Extension.ALPN)
     a.j(Z, out)
     # A list with one name: two lengths, then the name.

@@ -104,7 +104,7 @@ def echo(tls):
 @pytest.fixture
 def root_file(tmp_path):
     path = tmp_path / "root.pem"
-    roots = identity().root, identity(days=200).root
+    roots = identity().root, identity(days=200).root, identity(host="test").root
     path.write_text("".join(map(ssl.DER_cert_to_PEM_cert, roots)), encoding="ascii")
     return str(path)
 
@@ -128,7 +128,7 @@ def test_each_byte_comes_back_flipped_and_the_program_ends_in_silence(root_file)
     assert (version, suite) == ("TLSv1.3", f"TLS_{Suite.AES_256_GCM_SHA384.name}")
 
 
-def test_a_runner_on_ipv6_that_is_read_byte_by_byte(root_file):
+def test_a_runner_on_ipv6_that_is_read_in_small_pieces(root_file):
     code, said, runner = run(root_file, "-ipv6", "-async", family=socket.AF_INET6)
     assert (code, said) == (0, "")
     assert runner.result is not None
@@ -192,6 +192,18 @@ def test_a_runner_that_does_not_know_the_id_hangs_up(root_file):
     code, said, runner = run(root_file, number=str(2**64 - 1), by=process)
     assert (code, said) == (1, ":tls.truncated:\n")
     assert runner.errors == [f"unknown id {2**64 - 1}"]
+
+
+def test_without_a_name_the_server_is_told_none(root_file):
+    named = []
+
+    def note(_tls, name, _context):
+        named.append(name)
+
+    context = server_context(identity(host="test"))
+    context.sni_callback = note
+    code, said, _ = run(root_file, "-host-name", "", context=context)
+    assert (code, said, named) == (0, "", [None])
 
 
 def test_nobody_listens(root_file):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def main(seconds: float, seed: int, only: tuple[str, ...], repeat: Path | None) 
         sys.exit(bool(broken))
     targets = [TARGETS[name]() for name in only or TARGETS]
     campaign = Campaign(targets, seed, FOLDER, click.echo)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):  # what was done until then counts
         campaign.run(seconds)
     for row in campaign.table():

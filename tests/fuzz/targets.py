@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import hashes
@@ -42,6 +43,7 @@ from tests.support.tls_messages import HTTP, SCHEMES, VERSIONS, block, hello, me
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from emulator.machine import Region
     from toolchain.asm import Routine
     from toolchain.link.image import Placed
 
@@ -69,10 +71,15 @@ def _laid_down(lab: Lab, data: bytes, call: Callable[[int], object]) -> None:
         raise BrokenRuleError("the input itself was changed")
 
 
+def _regions() -> list[Region]:
+    """Return memory for a chain and its anchors that no other target has."""
+    return [replace(region) for region in REGIONS]
+
+
 # -- certificates ---------------------------------------------------------------------------------
 def certificate() -> Target:
     """One certificate."""
-    lab = Lab(x509_parse, slots=0, semantics=False, extra=REGIONS)
+    lab = Lab(x509_parse, slots=0, semantics=False, extra=_regions())
     lab.reset()
     watch = _watched(lab)
 
@@ -101,7 +108,7 @@ def _slices_lie_within(lab: Lab, at: int, length: int) -> None:
 
 def chain() -> Target:
     """A certificate list, and the search for a path; every signature counts as good."""
-    lab = Lab(x509_chain_begin, x509_chain_step, slots=0, semantics=False, extra=REGIONS)
+    lab = Lab(x509_chain_begin, x509_chain_step, slots=0, semantics=False, extra=_regions())
     lab.reset()
     lab.g(KNOWN_CHAINS).wipe()
     lab.machine.write(STORE, store_of(corpus.root()))

@@ -132,7 +132,7 @@ class TlsBench:
         """Give both directions keys; return a peer that seals to us, and one that opens ours."""
         context, size = self.context, 48 if suite == Suite.AES_256_GCM_SHA384 else 32
         self.tls.suite = suite
-        self.tls.flags |= TlsFlag.OPENING | TlsFlag.SEALING
+        self.tls.flags |= TlsFlag.OPENING | TlsFlag.SEALING | TlsFlag.CCS_SENT
         secrets = [bytes(range(first, first + size)) for first in (1, 101)]
         keys = context.tls_keys
         if suite not in self._keys:

@@ -4,10 +4,10 @@ from emulator.effects import World, model
 from emulator.models.failure import shard_fail
 from emulator.models.tcp.output import tcp_output
 from emulator.models.tls.protect import tls_erase
-from emulator.models.tls.send import tls_alert
+from emulator.models.tls.send import tls_alert, tls_change_cipher_spec
 from firmware.errors import SITES, Site
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsState
+from firmware.layouts.tls import TlsFlag, TlsState
 from firmware.layouts.tls_sites import REFUSALS
 
 
@@ -20,6 +20,8 @@ def tls_fail(w: World, shard: int, error: int) -> None:
         return
     refusal = REFUSALS[SITES[error & 0xFFFF_0000]]
     if refusal.alert is not None:
+        if tls.flags & TlsFlag.SEALING:
+            tls_change_cipher_spec(w, shard)
         tls_alert(w, shard, refusal.alert)
         tcp_output(w, shard)
     tls.error, tls.state = error, TlsState.FAILED

@@ -11,6 +11,7 @@ from firmware.layouts.tls_sites import (
     ALPN,
     CERTIFICATE_CONTEXT,
     CERTIFICATE_MISSING,
+    EXTENSION_UNSOLICITED,
     MESSAGE_FORM,
     SCHEMES_MISSING,
 )
@@ -32,6 +33,8 @@ def tls_on_extensions(w: World, shard: int, body: int, length: int) -> int:
         return form if broken else int(error)
     if arena.found[Extension.SERVER_NAME].length:
         return form
+    if arena.is_address and arena.found[Extension.SERVER_NAME].offset:
+        return EXTENSION_UNSOLICITED.code
     names = value_of(w, arena, Extension.ALPN)
     if names is None:
         return 0

@@ -89,6 +89,7 @@ def test_an_alert_without_room_is_not_sent():
 
 def test_change_cipher_spec_is_sent_once_and_never_sealed():
     BENCH.keyed()
+    BENCH.tls.flags &= ~TlsFlag.CCS_SENT
     assert BENCH.call(tls_change_cipher_spec)["cf"] == 0
     assert BENCH.call(tls_change_cipher_spec)["cf"] == 0
     assert BENCH.sent() == b"\x14\x03\x03\x00\x01\x01"
@@ -135,6 +136,15 @@ def test_every_failure_says_its_alert_and_its_reason(site):
     assert (context.failure, context.failure_flags) == (refusal.end, refusal.flags)
     assert context.required_wait_ms == 1000 * refusal.wait_s
     assert bytes(context.tls_keys.send.secret) == bytes(48)
+
+
+def test_the_record_for_middleboxes_goes_before_an_alert_that_is_our_first_sealed_record():
+    _, peer = BENCH.keyed()
+    BENCH.tls.flags &= ~TlsFlag.CCS_SENT
+    BENCH.call(tls_fail, error=BAD_RECORD_MAC.code)
+    sent = BENCH.sent()
+    assert sent[:6] == b"\x14\3\3\0\1\1"
+    assert peer.open(sent[6:]) == [(21, bytes([2, Alert.BAD_RECORD_MAC]))]
 
 
 def test_the_first_failure_counts():

@@ -29,6 +29,14 @@ def judged(routine, body):
     return describe(BENCH.call(routine, **BENCH.message(body))["r9d"]).removeprefix("tls.")
 
 
+def test_a_server_does_not_answer_a_name_that_was_not_sent():
+    named = block((0, b""), HTTP)
+    assert judged(tls_on_extensions, named) == "none"
+    BENCH.arena.is_address = 1
+    assert judged(tls_on_extensions, named) == "extension_unsolicited"
+    assert judged(tls_on_extensions, block(HTTP)) == "none"
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
