@@ -93,9 +93,10 @@ class Campaign:
         reached = self.reached()
         executions = sum(one.executions for one in self.fuzzers)
         seconds = sum(one.seconds for one in self.fuzzers)
+        busy = sum(one.processor_s for one in self.fuzzers)
         rows.append(
-            f"{executions:,} executions in {seconds:,.0f} s, {reached.blocks:,} of "
-            f"{reached.total:,} blocks, {len(self.findings)} findings"
+            f"{executions:,} executions in {seconds:,.0f} s ({busy:,.0f} s of a processor), "
+            f"{reached.blocks:,} of {reached.total:,} blocks, {len(self.findings)} findings"
         )
         return rows
 

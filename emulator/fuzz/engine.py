@@ -76,6 +76,7 @@ class Fuzzer:
         executions: Inputs run.
         longest_run: Instructions of the longest run.
         seconds: Time spent.
+        processor_s: Of it, seconds that the processor had for it.
     """
 
     target: Target
@@ -86,6 +87,7 @@ class Fuzzer:
     executions: int = 0
     longest_run: int = 0
     seconds: float = 0.0
+    processor_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._random = random.Random(f"{self.seed} {self.target.name}")
@@ -99,12 +101,13 @@ class Fuzzer:
 
     def go_on(self, seconds: float) -> None:
         """Fuzz for a while."""
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         end = start + seconds
         with self.target.watch.guarded():
             while time.perf_counter() < end:
                 self.step()
         self.seconds += time.perf_counter() - start
+        self.processor_s += time.process_time() - busy
 
     def step(self) -> None:
         """Run one input: a seed while there are some, then a changed one."""

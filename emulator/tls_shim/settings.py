@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-PIECE = 3
-"""Bytes that come at a time when a runner wants the transport to stop everywhere: no header whole."""
+PIECES = (1, 3, 7, 150)
+"""Bytes that come at a time, in turn, when a runner wants the transport to stop anywhere."""
 
 
 class NotImplementedHereError(Exception):
@@ -34,7 +34,7 @@ class Settings:
         date: When it is, in Unix seconds.
         only_1_3: The runner expects nothing older.
         trusted: Let chains end anywhere; False has every one refused.
-        step: Bytes that the client is given at a time.
+        pieces: Bytes that the client is given at a time, in turn.
         read_size: Bytes that it reads at a time.
         first: What it says before it reads.
         repeat: How often.
@@ -52,7 +52,7 @@ class Settings:
     date: int = field(default_factory=lambda: int(time.time()))
     only_1_3: bool = False
     trusted: bool = True
-    step: int = 1 << 16
+    pieces: tuple[int, ...] = (1 << 16,)
     read_size: int = 512
     first: bytes = b"hello"
     repeat: int = 0
@@ -112,7 +112,7 @@ def _nothing(_settings: Settings, _text: str) -> None:
 _OURS = ALPN_NAME.decode()
 SWITCHES: dict[str, _Handler] = {
     "-ipv6": _store("ipv6", True),
-    "-async": _store("step", PIECE),
+    "-async": _store("pieces", PIECES),
     "-shim-writes-first": _store("repeat", 1),
     "-shim-shuts-down": _store("shuts_down", True),
     "-check-close-notify": _store("wants_close_notify", True),

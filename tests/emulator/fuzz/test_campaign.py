@@ -1,7 +1,5 @@
 """A campaign: every target has its turn, findings are saved and told once, the table adds up."""
 
-import re
-
 from emulator.fuzz.campaign import Campaign, replay
 from tests.support import fuzzed
 
@@ -30,5 +28,5 @@ def test_the_table_counts_blocks_once_and_adds_up(tmp_path):
         fuzzer.run(b"abc")
     reached = campaign.reached()
     assert (reached.blocks, reached.total) == (3, 7)
-    last = campaign.table()[-1]
-    assert re.fullmatch(r"2 executions in 0 s, 3 of 7 blocks, 0 findings", last)
+    told = "2 executions in 0 s (0 s of a processor), 3 of 7 blocks, 0 findings"
+    assert campaign.table()[-1] == told
