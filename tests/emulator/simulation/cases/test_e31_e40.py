@@ -356,6 +356,8 @@ def test_e39_a_close_that_leaves_no_time_stays_a_close(case_of, profile):
         if case.record.reason == "closed":
             break
         assert case.record.stage == "permit"
+    else:
+        pytest.fail("no seed ends with a close")
     # What failed is told as it was; the startup's end is reported as the timeout that it is.
     record = case.ended("closed", Stop.STARTUP_DEADLINE.name.lower(), close=4000)
     assert record.classification == "closed"
