@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import ipaddress
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -23,8 +24,15 @@ _KEYS: dict[str, ec.EllipticCurvePrivateKey] = {
     "leaf": LEAF_KEY,
 }
 LEAF_POINT = LEAF_KEY.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def _network(text: str) -> x509.IPAddress:
+    return x509.IPAddress(ipaddress.ip_network(text))
+
+
 _LIMITS = x509.NameConstraints(
-    [x509.DNSName("example"), x509.DNSName("a.test")], [x509.DNSName("b.example")]
+    [x509.DNSName("example"), x509.DNSName("b.test"), _network("10.0.0.0/8")],
+    [x509.DNSName("b.example"), _network("10.1.0.0/16"), _network("2001:db8::/32")],
 )
 
 
@@ -48,8 +56,14 @@ def certificate(subject: str, issuer: str) -> bytes:
         builder = builder.add_extension(x509.BasicConstraints(True, path), critical=True)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), False)
     else:
-        hosts = [x509.DNSName(text) for text in (NAME.decode(), "*.b.test")]
-        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        names = x509.SubjectAlternativeName(
+            [
+                x509.DNSName(NAME.decode()),
+                x509.DNSName("*.b.test"),
+                x509.IPAddress(ipaddress.ip_address("10.0.0.2")),
+            ]
+        )
+        builder = builder.add_extension(names, critical=False)
         builder = builder.add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,8 @@ from firmware.layouts.p256 import P256_WORK
 from firmware.layouts.rsa import RSA
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpState
-from firmware.layouts.tls import TlsState
-from firmware.layouts.tls_arena import RETRY_RANDOM, TlsArena
+from firmware.layouts.tls import RECORD_HEADER_BYTES, Suite, TlsState
+from firmware.layouts.tls_arena import RETRY_RANDOM, VERIFY_CONTEXT, TlsArena
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.x509 import Certificate
 from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState
@@ -37,11 +39,11 @@ from firmware.x509.path import x509_chain_step
 from tests.fuzz import corpus
 from tests.support.chains import CHAIN, REGIONS, STORE, listed, store_of
 from tests.support.lab import INPUT, INPUT_BYTES, Lab
-from tests.support.tls import ARENA, DATE, NAME, TlsBench
+from tests.support.tls import ARENA, DATE, NAME, Peer, TlsBench
 from tests.support.tls_messages import HTTP, SCHEMES, VERSIONS, block, hello, message, plain, share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from emulator.machine import Region
     from toolchain.asm import Routine
@@ -162,7 +164,7 @@ class Handshake:
         bench.trust(corpus.root())
         bench.lab.g(KNOWN_CHAINS).wipe()
         bench.call(tls_begin)
-        bench.sent()
+        self._said = [bench.sent()[RECORD_HEADER_BYTES:]]
 
     def hello(self, *, suite: int = 0x1301) -> bytes:
         """Return a good ServerHello."""
@@ -173,6 +175,17 @@ class Handshake:
         asked = (VERSIONS, _GROUP_P256, (44, b"\0\6cookie"))
         return message(hello(*asked, random=RETRY_RANDOM, session_id=self._session()))
 
+    def rest(self) -> list[bytes]:
+        """Return what a good server says behind its hello, which has come: it ends with Finished."""
+        said = [*self._said, EXTENSIONS, REQUEST, _certificate()]
+        content = VERIFY_CONTEXT + hashlib.sha256(b"".join(said)).digest()
+        said.append(_verify(content))
+        secret = bytes(self.bench.arena.server_secret)[:32]
+        key = hmac.digest(secret, b"\0\x20\x0etls13 finished\0\x01", "sha256")
+        digest = hashlib.sha256(b"".join(said)).digest()
+        said.append(message(hmac.digest(key, digest, "sha256"), 20))
+        return said[len(self._said) :]
+
     def _session(self) -> bytes:
         return bytes(self.bench.arena.session_id)
 
@@ -181,6 +194,7 @@ class Handshake:
         for one in messages:
             self.take(one)
             self.bench.sent()
+            self._said.append(one)
             if self.bench.tls.state == TlsState.FAILED:
                 raise ValueError(f"{self.name}: {self.bench.failure()}")
 
@@ -249,6 +263,7 @@ _CHANGING = {
     )
 }
 """Of the node-wide structs: work spaces of cryptography, arenas, known chains, who runs next."""
+_WAITING = {state for state in TlsState if state.name.startswith("WAIT_")}
 EXTENSIONS = message(block((0, b""), (10, b"\0\2\0\x1d"), HTTP), 8)
 REQUEST = message(b"\0" + block(SCHEMES, (47, b"\0\0")), 13)
 
@@ -258,34 +273,33 @@ def _certificate() -> bytes:
     return message(b"\0" + len(entries).to_bytes(3, "big") + entries, 11)
 
 
-def _verify() -> bytes:
-    wrong = corpus.LEAF_KEY.sign(b"anything", ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
-    return message(b"\4\3" + len(wrong).to_bytes(2, "big") + wrong, 15)
+def _verify(content: bytes) -> bytes:
+    made = corpus.LEAF_KEY.sign(content, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+    return message(b"\4\3" + len(made).to_bytes(2, "big") + made, 15)
 
 
 def _messages(state: TlsState) -> Target:
     """Handshake messages in a state, as the content of a record."""
     at = Handshake(f"message-{state.name.removeprefix('WAIT_').lower()}")
-    flight = [at.hello(), EXTENSIONS, REQUEST, _certificate(), _verify()]
-    seeds = {
-        TlsState.WAIT_SERVER_HELLO: [
-            at.hello(), at.retry(), at.hello(suite=0x1302), at.hello(suite=0x1303)
-        ],
-        TlsState.WAIT_SECOND_HELLO: [
-            message(hello(VERSIONS, share(0x17, point), session_id=bytes(at.bench.arena.session_id)))
-            for point in (corpus.LEAF_POINT, b"\4" + bytes(64))
-        ],
-        TlsState.WAIT_EXTENSIONS: [EXTENSIONS, message(block(), 8), EXTENSIONS + REQUEST],
-        TlsState.WAIT_CERTIFICATE_OR_REQUEST: [REQUEST, _certificate(), REQUEST + _certificate()],
-        TlsState.WAIT_CERTIFICATE: [_certificate()],
-        TlsState.WAIT_VERIFY: [_verify()],
-        TlsState.WAIT_FINISHED: [message(bytes(32), 20)],
-    }[state]  # fmt: skip
-    if state == TlsState.WAIT_SECOND_HELLO:
+    if state == TlsState.WAIT_SERVER_HELLO:
+        seeds = [at.hello(), at.retry(), at.hello(suite=0x1302), at.hello(suite=0x1303)]
+    elif state == TlsState.WAIT_SECOND_HELLO:
+        session = bytes(at.bench.arena.session_id)
         at.after(at.retry())
+        seeds = [
+            message(hello(VERSIONS, share(0x17, point), session_id=session))
+            for point in (corpus.LEAF_POINT, b"\4" + bytes(64))
+        ]
     else:
-        at.after(*flight[: max(0, state - TlsState.WAIT_EXTENSIONS + 1)][:4])
-    at.bench.tls.state = state
+        at.after(at.hello())
+        rest = at.rest()
+        # Without a request, Certificate stands in the place of both.
+        known = (0, 1, 2, 3, 4)[state - TlsState.WAIT_EXTENSIONS]
+        at.after(*rest[:known])
+        seeds = [rest[known], b"".join(rest[known:][:2]), rest[known][:20]]
+        seeds += [_certificate()] * (state == TlsState.WAIT_CERTIFICATE_OR_REQUEST)
+        seeds += [_verify(b"anything")] * (state == TlsState.WAIT_VERIFY)
+        seeds += [message(block(), 8)] * (state == TlsState.WAIT_EXTENSIONS)
     return at.target(at.take, seeds, INPUT_BYTES)
 
 
@@ -306,6 +320,46 @@ def records() -> Target:
     return at.target(run, seeds, 2048)
 
 
+def flight() -> Target:
+    """All that a server says behind its hello, as records sealed whatever is in them."""
+    at = Handshake("records-flight", tls_tick)
+    at.after(at.hello())
+    secret = bytes(at.bench.arena.server_secret)[:32]
+
+    def run(data: bytes) -> None:
+        peer = Peer(Suite.AES_128_GCM_SHA256, secret)
+        for wire in _sealed(at, peer, data):
+            at.bench.receive(wire)
+            for _ in range(STEPS_MAX):
+                at.lab.free(tls_tick, shard=at.bench.shard)
+                arena = at.bench.tls.arena_ptr
+                if not arena or not at.bench.arena.paused_record:
+                    break
+            else:
+                raise BrokenRuleError(f"the chain is not judged after {STEPS_MAX} turns")
+            if at.bench.tls.state not in _WAITING:
+                break
+
+    rest, one = at.rest(), corpus.Inner
+    whole = b"".join(rest)
+    seeds = [
+        corpus.packed(*(one(22, part) for part in rest)),
+        corpus.packed(one(22, whole)),
+        corpus.packed(one(22, whole[:700], 3), one(22, whole[700:], 1)),
+        corpus.packed(one(22, rest[0]), one(21, b"\1\x5a"), one(22, b"".join(rest[2:]))),
+    ]
+    return at.target(run, seeds, 4096)
+
+
+def _sealed(at: Handshake, peer: Peer, data: bytes) -> Iterator[bytes]:
+    """Seal the records of an input as long as the ring has room for them."""
+    for one in corpus.unpacked(data):
+        wire = peer.raw(one.content + bytes([one.kind]) * (one.kind != 0) + bytes(one.padding))
+        if at.bench.context.tcp.ring_ready + len(wire) > RING_BYTES:
+            break
+        yield wire
+
+
 def sealed() -> Target:
     """Records of a connection that stands, sealed whatever is in them."""
     at = Handshake("records-sealed", tls_pull, tls_consume)
@@ -315,10 +369,7 @@ def sealed() -> Target:
     def run(data: bytes) -> None:
         peer, _ = at.bench.keyed()
         shard = at.bench.shard
-        for one in corpus.unpacked(data):
-            wire = peer.raw(one.content + bytes([one.kind]) * (one.kind != 0) + bytes(one.padding))
-            if at.bench.context.tcp.ring_ready + len(wire) > RING_BYTES:
-                break
+        for wire in _sealed(at, peer, data):
             at.bench.receive(wire)
         for _ in range(STEPS_MAX):
             got = at.lab.free(tls_pull, shard=shard)
@@ -365,10 +416,10 @@ TARGETS: dict[str, Callable[[], Target]] = {
         f"message-{state.name.removeprefix('WAIT_').lower()}": (
             lambda state=state: _messages(state)  # type: ignore[misc]
         )
-        for state in TlsState
-        if state.name.startswith("WAIT_")
+        for state in sorted(_WAITING)
     },
     "records-plain": records,
+    "records-flight": flight,
     "records-sealed": sealed,
     "records-raw": connected,
 }

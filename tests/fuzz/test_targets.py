@@ -19,7 +19,7 @@ EDITS = st.lists(
 REACHED = {
     "certificate": 250, "chain": 400, "message-server_hello": 130, "message-second_hello": 60,
     "message-extensions": 40, "message-certificate_or_request": 350, "message-certificate": 350,
-    "message-verify": 60, "message-finished": 30, "records-plain": 200, "records-sealed": 100,
+    "message-verify": 60, "message-finished": 30, "records-plain": 150, "records-flight": 600, "records-sealed": 100,
     "records-raw": 50,
 }  # fmt: skip
 """Blocks that the seeds alone reach, at least: a target whose state is wrong reaches few."""
@@ -66,6 +66,12 @@ def test_changed_inputs_break_nothing(name, choice, edits):
     data = edited(seeds[choice % len(seeds)], edits)[: under_test.target.longest]
     under_test.run(data)
     assert list(under_test.findings) == []
+
+
+def test_the_good_flight_ends_in_a_connection():
+    under_test = fuzzer("records-flight")
+    places = {under_test.target.watch.place(end) for _, end in under_test.edges}
+    assert {("tls_send_finished", 0), ("tls_data_secrets", 0)} <= places
 
 
 @settings(max_examples=100)
