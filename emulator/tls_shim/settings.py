@@ -147,7 +147,6 @@ VALUES: dict[str, _Handler] = {
     "-expect-curve-id": _expects("group", tuple(Group)),
     "-expect-total-renegotiations": _only("0"),
     "-advertise-alpn": _only(f"{chr(len(_OURS))}{_OURS}"),
-    "-expect-alpn": _only(_OURS),
 }
 """Flags with a value behind them."""
 CURVES = "-curves"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from emulator.fuzz.engine import BrokenRuleError, Fuzzer
 from firmware.layouts.tls import TlsState
 from tests.fuzz import corpus
-from tests.fuzz.targets import TARGETS, Handshake
+from tests.fuzz.handshake import Handshake
+from tests.fuzz.targets import TARGETS
 
 EXAMPLES = 40
 BYTES = st.one_of(st.sampled_from([0, 1, 0x7F, 0x80, 0x81, 0x82, 0xFF]), st.integers(0, 255))
