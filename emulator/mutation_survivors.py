@@ -13,7 +13,6 @@ _LENGTH = (
 )
 _COUNT = "counts of a window are below 2**15; none is negative when read with a sign"
 _TABLE = "there are at most SHARDS_MAX rows; no count of them is negative"
-_SPAN = "so few milliseconds in cycles leave the sign bit clear"
 _NUMBER = "a number of a head is at most NUMBER_MAX; none is negative when read with a sign"
 _ADDRESS = "addresses lie below 4 GB; none is negative when read with a sign"
 _ANSWER = "the answer of `dns_resolve` is one of three small numbers"
@@ -26,7 +25,7 @@ _ASIDE = "a byte aside each profile says the same: zero, or something else"
 _SECOND = "only the second profile's row moves, and a byte aside it says the same"
 _BEHIND_FIRST = "a byte behind the first profile's value stands what the second's says"
 _FIRST = "only the first profile has a random wait, and its row is the first"
-_NO_ACTION = "no profile has a rule for 4015 or 4000, and behind the last row stands a zero"
+_NO_ACTION = "no profile gives 4015 or 4000 an action, and behind the last row stands a zero"
 
 # Layer by layer: routine -> mutant -> reason.
 SURVIVORS: dict[str, dict[str, str]] = {
@@ -79,7 +78,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "jae bad -> jge bad #4": "at most MOVES_MAX moves are counted",
     },
     "startup_budget": {
-        "cmova rax, rcx -> cmovg rax, rcx": _SPAN,
+        "cmova rax, rcx -> cmovg rax, rcx": "2**32 spacings of five seconds leave the sign bit clear",
     },
     "startup_check": {
         "jb endloop_3 -> jl endloop_3": _TABLE,
@@ -109,7 +108,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "session_wait": {
         "cmovb rcx, rdx -> cmovbe rcx, rdx": "at zero the register holds the zero that would be moved",
-        "cmovb rax, rcx -> cmovl rax, rcx": _SPAN,
+        "cmovb rax, rcx -> cmovl rax, rcx": "the timeout of a load in cycles is far below 2**63",
     },
     "snapshot_problem": {
         "test byte [rdi+r8], 2 -> test byte [rdi+r8], 3": _HOST_CHAR,
