@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.limbs import LEAF_SAVES, LIMB_BITS, LIMB_BYTES
-from firmware.crypto.rsa_numbers import CHUNK_BYTES, MULTIPLY, W, rsa_double
+from firmware.crypto.limbs import LEAF_SAVES, LIMB_BYTES
+from firmware.crypto.rsa_numbers import CHUNK_BYTES, ENTER, MULTIPLY, W
 from firmware.layouts.crypto import BUFFER_IN
 from firmware.layouts.field import Level
 from firmware.layouts.rsa import (
@@ -51,16 +51,12 @@ from toolchain.asm import (
 )
 from toolchain.layout.fields import Span
 
-SQUARINGS = 6
-"""The radix squared is reached by doubling, then by so many squarings, each of which doubles the
-exponent of two: 64 limbs make 2^6 times as many bits as limbs."""
-
 
 class _Recovery:
     """Emits the parts of one variant; `refused` is where every failure ends."""
 
     def __init__(self, a: Asm, level: Level) -> None:
-        self.a, self.multiply = a, MULTIPLY[level]
+        self.a, self.level = a, level
         self.refused = a.label("refused")
 
     def check(self) -> None:
@@ -145,7 +141,7 @@ class _Recovery:
         a.lea(RDI, out.address)
         a.lea(RSI, x.address)
         a.lea(RBX, y.address)
-        a.call(self.multiply)
+        a.call(MULTIPLY[self.level])
 
     def turns(self, body: Callable[[], None]) -> None:
         """Run the body as often as `left` says, at least once."""
@@ -154,33 +150,11 @@ class _Recovery:
             self.a.dec(W.left)
             self.a.again(NZ, top)
 
-    def double(self) -> None:
-        """Double the power."""
-        self.a.lea(RDI, W.power.address)
-        self.a.call(rsa_double)
-
     def enter(self) -> None:
-        """Bring the signature into Montgomery's form, by the radix squared."""
-        a = self.a
-        # The largest power of two below the modulus first.
-        a.lea(RDI, W.power.address)
-        a.mov(ECX, RSA_BYTES_MAX // LIMB_BYTES)
-        a.xor(EAX, EAX)
-        a.rep_stosq()
-        a.mov(ECX, W.size)
-        a.lea(RDI, W.power.address)
-        a.mov(mem8(RDI, -1, index=RCX, ref=NUMBER), 0x80)
-        # Up to radix * 2^limbs: one doubling for each bit that is missing.
-        a.mov(EAX, W.limbs)
-        a.imul(EAX, EAX, LIMB_BITS + 1)
-        a.shl(ECX, 3)
-        a.sub(EAX, ECX)
-        a.inc(EAX)
-        a.mov(W.left, EAX)
-        self.turns(self.double)
-        a.mov(W.left, SQUARINGS)
-        self.turns(lambda: self.product(W.power, W.power, W.power))
-        self.product(W.base, W.signature, W.power)
+        """Bring the signature into Montgomery's form."""
+        self.a.lea(RDI, W.base.address)
+        self.a.lea(RSI, W.signature.address)
+        self.a.call(ENTER[self.level])
 
     def raise_(self) -> None:
         """Power := signature to the exponent, out of Montgomery's form by its last factor."""
@@ -253,7 +227,7 @@ def _recover(level: Level) -> Routine:
         clobbers=CALLER_SAVED,
         reads=[RsaKey, Rsa, BUFFER_IN, NUMBER],
         writes=[Rsa, NUMBER],
-        calls=[MULTIPLY[level], rsa_double],
+        calls=[MULTIPLY[level], ENTER[level]],
         saves=LEAF_SAVES,
         source="RFC 8017 5.2.2",
     )(body)

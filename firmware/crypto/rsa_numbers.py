@@ -1,4 +1,4 @@
-"""Numbers modulo an RSA modulus of any size: Montgomery multiplication and doubling. All is public.
+"""Numbers modulo an RSA modulus of any size: Montgomery multiplication, and its form. All is public.
 
 Loops over the limbs, eight a turn (CIOS); the sum lies in locals and its highest limb in a register.
 """
@@ -17,6 +17,7 @@ from firmware.layouts.rsa import (
     Rsa,
 )
 from toolchain.asm import (
+    AE,
     EAX,
     EBP,
     ECX,
@@ -196,31 +197,86 @@ def _least(a: Asm) -> None:
     _over(a, less, out=True)
 
 
-@routine(
-    inputs=[In(RDI, int, "a number below the modulus")],
-    clobbers=[RCX, RSI, RDI, R9, R11, R14, R15],
-    reads=[NUMBER, Rsa.modulus, Rsa.limbs],
-    writes=[NUMBER],
-    stack=RSA_BYTES_MAX,
-    source=_SOURCE,
-)
-def rsa_double(a: Asm, number: Reg64) -> None:
-    """Double a number modulo the modulus."""
+def _enter(level: Level) -> Routine:
+    def body(a: Asm, out: Reg64, x: Reg64) -> None:
+        """Out := x * radix modulo the modulus, by long division, a limb of the quotient at a time."""
+        sum_, rows, size, highest, target = R14, R12D, R8, R13, R15
+        factor = RDX if level is Level.ADX else RBP
+        # The dividend as its one's complement: so that adding the divisor subtracts it.
+        a.mov(target, out)
+        a.lea(sum_, a.local(8, RSA_BYTES_MAX))
+        a.mov(R10, sum_)
+        a.mov(R11, sum_)
+        a.mov(ECX, W.limbs)
+        a.mov(rows, ECX)
+        with a.loop() as limbs:
+            a.sub(R10, LIMB_BYTES)
+            a.mov(mem64(R10, ref=STACK), -1)
+            a.mov(RAX, mem64(x, ref=NUMBER))
+            a.not_(RAX)
+            a.mov(mem64(R11, ref=STACK), RAX)
+            a.add(x, LIMB_BYTES)
+            a.add(R11, LIMB_BYTES)
+            a.dec(ECX)
+            a.again(NZ, limbs)
+        # The divisor's highest 64 bits begin with a one, at whichever byte they lie.
+        a.mov(R8D, W.size)
+        a.lea(RAX, W.modulus.address)
+        a.mov(highest, mem64(RAX, -LIMB_BYTES, index=size, ref=NUMBER))
+        with a.loop() as all_rows:
+            # Knuth's theorem B: the quotient, or one or two more.
+            a.mov(RDX, mem64(sum_, -LIMB_BYTES, index=size, ref=STACK))
+            a.not_(RDX)
+            a.mov(RAX, -1)
+            a.cmp(RDX, highest)
+            with a.if_(B):
+                a.mov(RAX, mem64(sum_, -2 * LIMB_BYTES, index=size, ref=STACK))
+                a.not_(RAX)
+                a.div(highest)
+            a.mov(factor, RAX)
+            a.sub(sum_, LIMB_BYTES)
+            a.lea(RSI, W.modulus.address)
+            a.mov(R11, sum_)
+            _pass(a, level, 0)
+            a.add(RCX, mem64(R11, ref=STACK))
+            with a.if_(B), a.loop() as too_much:
+                _over(a, lambda at: _give_back(a, at))
+                a.again(AE, too_much)
+            a.dec(rows)
+            a.again(NZ, all_rows)
+        a.mov(ECX, W.limbs)
+        with a.loop() as limbs:
+            a.mov(RAX, mem64(sum_, ref=STACK))
+            a.not_(RAX)
+            a.mov(mem64(target, ref=NUMBER), RAX)
+            a.add(sum_, LIMB_BYTES)
+            a.add(target, LIMB_BYTES)
+            a.dec(ECX)
+            a.again(NZ, limbs)
+        a.ret()
 
-    def double(at: int) -> None:
-        a.mov(R9, mem64(RDI, at, ref=NUMBER))
-        a.adc(R9, R9)
-        a.mov(mem64(R11, at, ref=STACK), R9)
+    body.__name__ = f"rsa_enter_{level.value}"
+    return routine(
+        inputs=[
+            In(RDI, int, "where the remainder goes"),
+            In(RSI, int, "a number below the modulus"),
+        ],
+        clobbers=INNER,
+        reads=[NUMBER, Rsa.modulus, Rsa.limbs, Rsa.size],
+        writes=[NUMBER],
+        stack=2 * RSA_BYTES_MAX,
+        source="The Art of Computer Programming, volume 2, 4.3.1, algorithm D",
+    )(body)
 
-    a.lea(R14, a.local(8))
-    a.mov(R15, RDI)
-    _over(a, double, out=True)
-    a.mov(RDI, R15)
-    a.mov(R15D, 0)  # keeps CF
-    a.adc(R15, 0)
-    _least(a)
-    a.ret()
+
+def _give_back(a: Asm, at: int) -> None:
+    """Subtract a limb of the modulus from the complement: a step of `_over`."""
+    a.mov(R9, mem64(R11, at, ref=STACK))
+    a.sbb(R9, mem64(RSI, at, ref=NUMBER))
+    a.mov(mem64(R11, at, ref=STACK), R9)
 
 
 MULTIPLY = {level: _multiply(level) for level in Level}
 """The products by level."""
+ENTER = {level: _enter(level) for level in Level}
+"""By level, what brings a number into Montgomery's form."""

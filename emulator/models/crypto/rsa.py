@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emulator.effects import ModelError
-from emulator.models.crypto.rsa_numbers import MULTIPLY_MODELS, rsa_double
+from emulator.models.crypto.rsa_numbers import ENTER_MODELS, MULTIPLY_MODELS
 from emulator.models.crypto.variants import variant
 from firmware.layouts.field import Level
 from firmware.layouts.rsa import RSA, RsaKey
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emulator.effects import World
-
-_SQUARINGS = 6
 
 
 def _of(level: Level) -> Callable[..., int]:
@@ -45,17 +43,7 @@ def _of(level: Level) -> Callable[..., int]:
         if s >= n:
             return 1
         work.inverse = -pow(n, -1, 2**64)
-        w.write(at("power"), bytes(512))
-        w.write(at("power") + k - 1, b"\x80")
-        work.left = turns = 64 * limbs + limbs - (8 * k - 1)
-        for left in range(turns, 0, -1):
-            rsa_double(w, at("power"))
-            work.left = left - 1
-        work.left = _SQUARINGS
-        for left in range(_SQUARINGS, 0, -1):
-            multiply(w, at("power"), at("power"), at("power"))
-            work.left = left - 1
-        multiply(w, at("base"), at("signature"), at("power"))
+        ENTER_MODELS[level](w, at("base"), at("signature"))
         w.write(at("power"), w.read(at("base"), 8 * limbs))
         work.left = e.bit_length() - 2
         for left in range(e.bit_length() - 2, 0, -1):

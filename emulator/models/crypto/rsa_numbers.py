@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emulator.effects import World, model
 from emulator.models.crypto.variants import variant
 from firmware.layouts.field import Level
 from firmware.layouts.rsa import RSA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from emulator.effects import World
 
 
 def _modulus(w: World) -> tuple[int, int]:
@@ -27,15 +28,17 @@ def _multiply(w: World, out: int, x: int, y: int) -> None:
     w.write(out, (a * b * pow(2, -8 * size, n) % n).to_bytes(size, "little"))
 
 
-@model
-def rsa_double(w: World, number: int) -> None:
-    """Twice the number, least residue."""
+def _enter(w: World, out: int, x: int) -> None:
+    """X * radix, least residue."""
     n, size = _modulus(w)
-    value = 2 * int.from_bytes(w.read(number, size), "little")
-    w.write(number, (value % n).to_bytes(size, "little"))
+    value = int.from_bytes(w.read(x, size), "little") << 8 * size
+    w.write(out, (value % n).to_bytes(size, "little"))
 
 
 MULTIPLY_MODELS: dict[Level, Callable[..., None]] = {
     level: variant(f"rsa_multiply_{level.value}", _multiply) for level in Level
+}
+ENTER_MODELS: dict[Level, Callable[..., None]] = {
+    level: variant(f"rsa_enter_{level.value}", _enter) for level in Level
 }
 """The models by level."""

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
 from firmware.crypto.rsa_encodings import RSA_PKCS1, RSA_PSS
-from firmware.crypto.rsa_numbers import MULTIPLY, rsa_double
+from firmware.crypto.rsa_numbers import ENTER, MULTIPLY
 from firmware.layouts.field import Level
 from firmware.layouts.rsa import RSA, RSA_HASHES, RsaKey
 from tests.support.lab import Lab
@@ -22,7 +22,7 @@ from tests.support.wycheproof import groups, needs
 
 RECOVER = {Level.ADX: rsa_recover_adx, Level.BASE: rsa_recover_base}
 LAB = Lab(
-    *RECOVER.values(), *MULTIPLY.values(), rsa_double, *RSA_PKCS1.values(), *RSA_PSS.values(),
+    *RECOVER.values(), *MULTIPLY.values(), *ENTER.values(), *RSA_PKCS1.values(), *RSA_PSS.values(),
     semantics=False,
 )  # fmt: skip
 LEVELS = pytest.mark.parametrize("level", Level, ids=[level.value for level in Level])
@@ -117,24 +117,50 @@ def numbers(n, size):
     return [0, 1, n - 1, n - 2, n >> 1, (n >> 1) + 1, *(x % n for x in runs)]
 
 
+def hold(modulus, size, **places):
+    """Lay down a modulus and numbers in the work space; return its addresses by name."""
+    LAB.reset()
+    work = LAB.g(RSA)
+    work.limbs, work.size = (size + 63) // 64 * 8, size
+    work.inverse = -pow(modulus, -1, 2**64)
+    for name, value in {"modulus": modulus, **places}.items():
+        getattr(work, name)[:] = value.to_bytes(512, "little")
+    return work.offset_of
+
+
 @pytest.mark.parametrize("size", [256, 264])
 def test_numbers_that_carry_in_lockstep(size):
     n = N[size]
-    limbs = (size + 63) // 64 * 8
     for modulus in (n, (1 << 8 * size) - 1) if size == 256 else (n,):
         found = numbers(modulus, size)
-        pairs = list(itertools.product(found[::5], found[::4]))
-        for x, y in pairs:
-            LAB.reset()
-            work = LAB.g(RSA)
-            work.limbs = limbs
-            work.inverse = -pow(modulus, -1, 2**64)
-            for name, value in (("modulus", modulus), ("base", x), ("power", y)):
-                getattr(work, name)[:] = value.to_bytes(512, "little")
-            at = work.offset_of
+        for x, y in itertools.product(found[::5], found[::4]):
+            at = hold(modulus, size, base=x, power=y)
             for level in Level:
                 LAB.call(MULTIPLY[level], out=at("em"), x=at("base"), y=at("power"))
-            LAB.call(rsa_double, number=at("power"))
+
+
+def too_much(modulus, size, x):
+    """Return by how much each limb of the quotient x * radix / modulus is guessed too large."""
+    highest, found = modulus >> 8 * (size - 8), []
+    for _ in range((size + 63) // 64 * 8):
+        guess = min((x >> 8 * (size - 16)) // highest, 2**64 - 1)
+        limb, x = divmod(x << 64, modulus)
+        found.append(guess - limb)
+    return found
+
+
+@LEVELS
+@pytest.mark.parametrize("size", [256, 261])
+def test_numbers_enter_montgomerys_form_in_lockstep(level, size):
+    """Also where a limb of the quotient is guessed one or two too large, or as large as can be."""
+    top, highest = 1 << 8 * size - 1, 1 << 8 * (size - 8)
+    wrong = set()
+    for modulus in (top + highest - 1, top + 1, 2 * top - 1):
+        for x in (0, 1, top - highest, top, modulus - highest, modulus - 1):
+            at = hold(modulus, size, base=x)
+            LAB.call(ENTER[level], out=at("em"), x=at("base"))
+            wrong.update(too_much(modulus, size, x))
+    assert wrong == {0, 1, 2}
 
 
 # -- encodings ------------------------------------------------------------------------------------
