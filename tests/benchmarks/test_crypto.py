@@ -8,9 +8,6 @@ work in place, and a text can be opened once only.
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
-
 import pytest
 
 from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
@@ -25,6 +22,7 @@ from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from firmware.crypto.sha512 import sha384_finish, sha384_start, sha512_update
 from firmware.layouts.aead import AEAD_TAG_BYTES, AesGcm
 from firmware.layouts.crypto import Hash
+from tests.support.openssl import OpenSsl
 from tests.support.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.bench
@@ -51,29 +49,6 @@ ROUTINES = (
     hkdf_sha256_expand_label,
     hkdf_sha384_expand_label,
 )
-
-
-class OpenSsl:
-    """Functions of libcrypto, by address for the loop, and called here to set up."""
-
-    def __init__(self):
-        name = ctypes.util.find_library("crypto")
-        assert name, "libcrypto is missing: apt-get install libssl3"
-        self.crypto = ctypes.CDLL(name)
-        self.crypto.OpenSSL_version.restype = ctypes.c_char_p
-        self.version = self.crypto.OpenSSL_version(0).decode().rsplit(" ", 3)[0]
-
-    def address(self, name):
-        return ctypes.cast(getattr(self.crypto, name), ctypes.c_void_p).value
-
-    def call(self, name, *arguments):
-        """Call a function of pointers and names; fail when it returns nothing."""
-        function = getattr(self.crypto, name)
-        function.restype = ctypes.c_void_p
-        shown = [a if isinstance(a, bytes) else ctypes.c_void_p(a) for a in arguments]
-        result = function(*shown)
-        assert result, f"{name} of libcrypto failed"
-        return result
 
 
 @pytest.fixture(scope="module")
