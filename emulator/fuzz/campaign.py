@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from emulator.fuzz.engine import Finding, Target
 
 SLICE_S = 5.0
-"""How long a target has at a time."""
+"""How long a target has at a time, more or less."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ class Campaign:
 
     def run(self, seconds: float) -> None:
         """Fuzz for so many seconds altogether."""
-        piece = min(SLICE_S, seconds / len(self.fuzzers))
-        rounds = round(seconds / piece / len(self.fuzzers))
+        count = len(self.fuzzers)
+        rounds = max(1, round(seconds / SLICE_S / count))
+        piece = seconds / rounds / count
         for _ in range(rounds):
             for fuzzer in self.fuzzers:
                 fuzzer.go_on(piece)
