@@ -9,7 +9,8 @@ from firmware.layouts.pci import (
     BAR_IO,
     BARS,
     DATA_PORT,
-    FUNCTIONS,
+    HEADER_BRIDGE,
+    HEADER_TYPE,
     MULTI_FUNCTION,
     NO_FUNCTION,
     PciRegister,
@@ -24,6 +25,7 @@ from toolchain.asm import (
     ECX,
     EDI,
     EDX,
+    NE,
     NZ,
     R8,
     R8D,
@@ -31,11 +33,14 @@ from toolchain.asm import (
     R9D,
     R10,
     R10D,
+    R11,
+    R11D,
     RAX,
     RCX,
     RDX,
     Asm,
     B,
+    E,
     In,
     Out,
     Reg8,
@@ -234,40 +239,56 @@ def pci_bar(a: Asm, function: Reg32, number: Reg32) -> None:
     inputs=[
         In(R8D, int, "device id << 16 | vendor id"),
         In(R9D, int, "another, or the same"),
+        In(
+            R10D,
+            int,
+            "how many functions to look at: 256 for each bus; more when a bridge leads on",
+        ),
     ],
     outputs=[
         Out(EDI, "bus << 8 | device << 3 | function; NO_FUNCTION when there is none"),
         Out(CF, "1 = none"),
     ],
-    clobbers=[RAX, RCX, RDX],
+    clobbers=[RAX, RCX, RDX, R10, R11],
     calls=[pci_read],
-    source="PCI Local Bus 3.0, 6.1",
+    source="PCI Local Bus 3.0, 6.1; PCI-to-PCI Bridge 1.2, 3.2",
 )
-def pci_find(a: Asm, first: Reg32, second: Reg32) -> None:
+def pci_find(a: Asm, first: Reg32, second: Reg32, limit: Reg32) -> None:
     """Find the first function with one of two identities, by bus, device and function."""
-    following, single, found = a.label("following"), a.label("single"), a.label("found")
+    found, header = a.label("found"), R11D
     a.xor(EDI, EDI)
     with a.loop() as scan:
-        a.xor(ECX, ECX)  # PciRegister.IDENTITY
-        a.call(pci_read)
-        a.cmp(EAX, first)
-        a.jz(found)
-        a.cmp(EAX, second)
-        a.jz(found)
-        # Function 0 tells whether there are others; a device without it has none.
-        a.test(EDI, 7)
-        a.jnz(following)
-        a.cmp(EAX, -1)
-        a.jz(single)
-        a.mov(ECX, PciRegister.HEADER)
-        a.call(pci_read)
-        a.test(EAX, MULTI_FUNCTION)
-        a.jnz(following)
-        a.place(single)
-        a.or_(EDI, 7)
-        a.place(following)
+        with a.block() as following:
+            a.xor(ECX, ECX)  # PciRegister.IDENTITY
+            a.call(pci_read)
+            a.cmp(EAX, first)
+            a.jz(found)
+            a.cmp(EAX, second)
+            a.jz(found)
+            a.cmp(EAX, -1)
+            with a.if_(NE):
+                a.mov(ECX, PciRegister.HEADER)
+                a.call(pci_read)
+                a.mov(header, EAX)
+                a.and_(EAX, HEADER_TYPE)
+                a.cmp(EAX, HEADER_BRIDGE)
+                with a.if_(E):
+                    a.mov(ECX, PciRegister.BUSES)
+                    a.call(pci_read)
+                    a.shr(EAX, 16)
+                    a.movzx(EAX, AL)
+                    a.inc(EAX)
+                    a.shl(EAX, 8)
+                    a.cmp(limit, EAX)
+                    a.cmov(B, limit, EAX)
+                a.test(header, MULTI_FUNCTION)
+                a.leave(NZ, following)
+            # Function 0 tells whether there are others; a device without it has none.
+            a.test(EDI, 7)
+            a.leave(NZ, following)
+            a.or_(EDI, 7)
         a.inc(EDI)
-        a.cmp(EDI, FUNCTIONS)
+        a.cmp(EDI, limit)
         a.again(B, scan)
     a.mov(EDI, NO_FUNCTION)
     a.stc()

@@ -77,18 +77,26 @@ def pci_bar(w: World, function: int, number: int) -> tuple[int, int | None, int]
 
 
 @model
-def pci_find(w: World, first: int, second: int) -> tuple[int, int]:
-    """By bus, device, function; functions above 0 only of a multi-function device."""
-    for device in range(256 * 32):
-        count = 1
-        for number in range(8):
-            if number == count:
-                break
+def pci_find(w: World, first: int, second: int, limit: int) -> tuple[int, int]:
+    """By bus, device, function; functions above 0 only of a multi-function device.
+
+    A bridge tells the farthest bus behind it, which is looked at too.
+    """
+    device, end = 0, limit
+    while 8 * device < end:
+        count = number = 0
+        while number <= count:
             function = device << 3 | number
             identity = pci_read(w, function, PciRegister.IDENTITY)
             if identity in (first, second):
                 return function, 0
-            if number == 0 and identity != 0xFFFF_FFFF:
-                multi = pci_read(w, function, PciRegister.HEADER) & pci.MULTI_FUNCTION
-                count = 8 if multi else 1
+            if identity != 0xFFFF_FFFF:
+                header = pci_read(w, function, PciRegister.HEADER)
+                if header >> 16 & 0x7F == 1:
+                    farthest = pci_read(w, function, PciRegister.BUSES) >> 16 & 0xFF
+                    end = max(end, (farthest + 1) * 256)
+                if header & pci.MULTI_FUNCTION:
+                    count = 7
+            number += 1
+        device += 1
     return pci.NO_FUNCTION, 1

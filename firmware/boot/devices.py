@@ -1,13 +1,17 @@
-"""Devices that the boot settles: which NIC, and the watchdog."""
+"""Devices that the boot settles: which NIC, which source of random bytes, and the watchdog."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.watchdog import RELOAD, UNLOCK_1, UNLOCK_2, watchdog_kick
 from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.cpu import WATCHDOG, WATCHDOG_REGISTERS, Watchdog, WatchdogState
 from firmware.layouts.pci import (
+    BUS_FUNCTIONS,
+    FUNCTIONS,
     I6300ESB,
     VIRTIO_NET_MODERN,
     VIRTIO_NET_TRANSITIONAL,
+    VIRTIO_RNG_MODERN,
+    VIRTIO_RNG_TRANSITIONAL,
     PciCommand,
 )
 from firmware.memory import mmio_map
@@ -30,6 +34,7 @@ from toolchain.asm import (
     ESI,
     R8D,
     R9D,
+    R10D,
     RAX,
     RBX,
     RDI,
@@ -71,8 +76,27 @@ def boot_nic(a: Asm) -> None:
     a.place(search)
     a.mov(R8D, VIRTIO_NET_TRANSITIONAL)
     a.mov(R9D, VIRTIO_NET_MODERN)
+    a.mov(R10D, FUNCTIONS)
     a.call(pci_find)
     a.mov(BOOT.it.nic_function, EDI)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    writes=[BootInfo.rng_function],
+    calls=[pci_find],
+    source="firmware/docs/boot.md#entropy",
+)
+def boot_rng(a: Asm) -> None:
+    """Find the first virtio-rng, on buses that bridges lead to: all others cost a machine without one."""
+    a.mov(R8D, VIRTIO_RNG_TRANSITIONAL)
+    a.mov(R9D, VIRTIO_RNG_MODERN)
+    a.mov(R10D, BUS_FUNCTIONS)
+    a.call(pci_find)
+    with a.if_(C):
+        a.xor(EDI, EDI)
+    a.mov(BOOT.it.rng_function, EDI)
     a.ret()
 
 
@@ -99,6 +123,7 @@ def watchdog_arm(a: Asm) -> None:
     absent = a.label("absent")
     a.mov(R8D, I6300ESB)
     a.mov(R9D, I6300ESB)
+    a.mov(R10D, FUNCTIONS)
     a.call(pci_find)
     a.j(C, absent)
     a.mov(EBX, EDI)

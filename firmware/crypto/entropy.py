@@ -22,6 +22,7 @@ from firmware.layouts.entropy import (
 from firmware.layouts.log import ENTROPY_FAILED, ENTROPY_GATHERED
 from firmware.layouts.node import CLOCK, NETWORK, Clock, Network
 from firmware.log import log, log_write
+from firmware.virtio.rng import rng_gather
 from toolchain.asm import (
     AE,
     AL,
@@ -151,7 +152,7 @@ def entropy_rdrand(a: Asm, out: Reg64) -> None:
 ENTROPY_SOURCES = Table(
     "entropy_sources",
     len(EntropySource),
-    lambda: (entropy_rdseed, entropy_rdrand),
+    lambda: (entropy_rdseed, entropy_rdrand, rng_gather),
     "who gathers a sample, by EntropySource",
 )
 
@@ -226,7 +227,7 @@ def entropy_judge(a: Asm) -> None:
     ],
     writes=[Drbg.seed, Drbg.weak, Drbg.seeded, Drbg.sources],
     calls=[drbg_mix, entropy_judge, log_write],
-    indirect=lambda: (entropy_rdseed, entropy_rdrand),
+    indirect=lambda: (entropy_rdseed, entropy_rdrand, rng_gather),
     saves=[RBX],
     source="firmware/docs/entropy.md; decision 29",
 )
@@ -284,5 +285,6 @@ def entropy_gather(a: Asm) -> None:
     a.inc(g.seeded)
     a.movzx(EDX, g.sources.m8(EntropySource.RDSEED))
     a.movzx(ECX, g.sources.m8(EntropySource.RDRAND))
+    a.movzx(R8D, g.sources.m8(EntropySource.VIRTIO_RNG))
     log(a, ENTROPY_GATHERED)
     a.ret()

@@ -56,6 +56,7 @@ class BootInfo(Struct):
     image = u32(0x1C, "physical address of the 64-bit part of the image")
     pxe_status = u16(0x20, "status of the last PXE call that failed; 0 = none")
     mac = bytes_(0x24, 6, "address that the boot ROM used; zero = not known", align=2)
+    rng_function = u32(0x2C, "virtio-rng, as nic_function; 0 = none: that is the host bridge")
     regions = array(0x40, MemoryRegion, REGIONS_MAX, "memory map, unsorted")
     ack = bytes_(0x940, ACK_MAX, "the cached DHCPACK, from its op byte on", align=4)
 

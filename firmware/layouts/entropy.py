@@ -16,6 +16,7 @@ class EntropySource(enum.IntEnum):
 
     RDSEED = 0
     RDRAND = 1
+    VIRTIO_RNG = 2
 
 
 class Gathered(enum.IntEnum):

@@ -94,7 +94,7 @@ BOOT_WARM = code("boot.warm", Level.INFO, boots=DEC, identified=DEC, since=DEC)
 ENTROPY_FAILED = code("entropy.failed", Level.WARN, source=names(EntropySource))
 ENTROPY_GATHERED = code(
     "entropy.gathered", Level.INFO,
-    rdseed=names(SourceState), rdrand=names(SourceState),
+    rdseed=names(SourceState), rdrand=names(SourceState), virtio_rng=names(SourceState),
 )  # fmt: skip
 NODE_CRASH_LOOP = code(
     "node.crash_loop", Level.ERROR, crashes=DEC, within_s=DEC, shards_held_until=names(HoldEnd)

@@ -15,6 +15,8 @@ class PciRegister(enum.IntEnum):
     CLASS = 0x08
     HEADER = 0x0C
     BAR0 = 0x10
+    BUSES = 0x18
+    """Of a bridge: the buses before, behind and farthest behind it, a byte each."""
     INTERRUPT = 0x3C
 
 
@@ -29,9 +31,13 @@ class PciCommand(enum.IntFlag):
 
 MULTI_FUNCTION = 1 << 23
 """In the dword at HEADER: the device has more functions than 0."""
+HEADER_TYPE, HEADER_BRIDGE = 0x7F << 16, 1 << 16
+"""In the same dword: the function is a bridge to another bus."""
+BUS_FUNCTIONS = 32 * 8
 BAR_IO, BAR_64 = 1 << 0, 1 << 2
 BARS = 6
-FUNCTIONS = 256 * 32 * 8
+FUNCTIONS = 256 * BUS_FUNCTIONS
 NO_FUNCTION = 0xFFFF_FFFF
 VIRTIO_NET_TRANSITIONAL, VIRTIO_NET_MODERN = 0x1000_1AF4, 0x1041_1AF4
+VIRTIO_RNG_TRANSITIONAL, VIRTIO_RNG_MODERN = 0x1005_1AF4, 0x1044_1AF4
 I6300ESB = 0x25AB_8086

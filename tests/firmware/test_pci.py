@@ -3,7 +3,7 @@
 import pytest
 
 from emulator.environment import Environment
-from firmware.layouts.pci import BAR_64, BAR_IO, NO_FUNCTION, PciCommand
+from firmware.layouts.pci import BAR_64, BAR_IO, BUS_FUNCTIONS, FUNCTIONS, NO_FUNCTION, PciCommand
 from firmware.pci import (
     pci_bar,
     pci_command,
@@ -37,6 +37,7 @@ class Bus(Environment):
     def __init__(self, space):
         super().__init__()
         self.space, self.selected = space, 0
+        self.looked_at: set[int] = set()
         self.on_port_out, self.on_port_in = self.write, self.read
 
     def write(self, port, size, value):
@@ -44,6 +45,7 @@ class Bus(Environment):
         if port == 0xCF8:
             assert value >> 31 == 1
             self.selected = value
+            self.looked_at.add(value >> 8 & 0xFFFF)
             return
         assert port == 0xCFC
         self.space[self.selected >> 8 & 0xFFFF, self.selected & 0xFC] = value
@@ -127,12 +129,52 @@ def test_pci_find_looks_at_functions_of_multi_function_devices_only():
         (0x10, 0): 0x1237_8086, (0x10, 0xC): 0, (0x11, 0): 0x1000_1AF4,
         (0x18, 0): 0x1041_1AF4,
     }  # fmt: skip
-    got = LAB.call(pci_find, Bus(space), first=0x1000_1AF4, second=0x1041_1AF4).outputs
+    got = LAB.call(
+        pci_find, Bus(space), first=0x1000_1AF4, second=0x1041_1AF4, limit=FUNCTIONS
+    ).outputs
     assert (got["edi"], got["cf"]) == (0x18, 0)
-    got = LAB.call(pci_find, Bus(space), first=0x7113_8086, second=0x7113_8086).outputs
+    got = LAB.call(
+        pci_find, Bus(space), first=0x7113_8086, second=0x7113_8086, limit=BUS_FUNCTIONS
+    ).outputs
     assert (got["edi"], got["cf"]) == (0x0B, 0)
 
 
-def test_pci_find_nothing():
-    got = LAB.call(pci_find, Bus({}), first=1, second=2).outputs
+def look(space, limit):
+    """Look for a device that is not there; return how many functions were read."""
+    bus = Bus(space)
+    got = LAB.call(pci_find, bus, first=1, second=2, limit=limit).outputs
     assert (got["edi"], got["cf"]) == (NO_FUNCTION, 1)
+    return len(bus.looked_at)
+
+
+@pytest.mark.parametrize(("limit", "functions"), [(FUNCTIONS, 32 * 256), (BUS_FUNCTIONS, 32)])
+def test_pci_find_nothing(limit, functions):
+    assert look({}, limit) == functions
+
+
+@pytest.mark.parametrize(
+    ("header", "buses", "functions"),
+    [
+        (0x0001_0000, 0x0002_0100, 3 * 32),  # a bridge to bus 1, and behind that to bus 2
+        (0x0081_0000, 0x0001_0100, 2 * 32 + 7),  # the same of a device with functions
+        (0x0001_0000, 0x00FF_0100, 256 * 32),
+        (0x0001_0000, 0x0000_0000, 32),  # a bridge that nobody set up
+        (0x0000_0000, 0x0002_0100, 32),  # no bridge
+        (0x0002_0000, 0x0002_0100, 32),  # a CardBus bridge
+    ],
+)
+def test_pci_find_follows_bridges(header, buses, functions):
+    space = {(0x18, 0): 0x2448_8086, (0x18, 0xC): header, (0x18, 0x18): buses}
+    assert look(space, BUS_FUNCTIONS) == functions
+
+
+def test_pci_find_follows_a_bridge_that_is_not_function_0():
+    space = {
+        (0x10, 0): 0x000C_1B36, (0x10, 0xC): 0x0080_0000,
+        (0x12, 0): 0x000C_1B36, (0x12, 0xC): 0x0001_0000, (0x12, 0x18): 0x0001_0100,
+        (0x100, 0): 0x1044_1AF4,
+    }  # fmt: skip
+    got = LAB.call(pci_find, Bus(space), first=1, second=0x1044_1AF4, limit=BUS_FUNCTIONS).outputs
+    assert (got["edi"], got["cf"]) == (0x100, 0)
+    got = LAB.call(pci_find, Bus({(0x100, 0): 0x1044_1AF4}), first=1, second=0x1044_1AF4, limit=BUS_FUNCTIONS).outputs  # fmt: skip
+    assert got["cf"] == 1

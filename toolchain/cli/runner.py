@@ -69,6 +69,7 @@ class RunOptions:
         tls: Whether the local one serves TLS, with a CA that the image trusts.
         load: Dispatches a second of the local gateway.
         pcap: File for every frame, or None.
+        extra: More arguments of QEMU, behind all others.
     """
 
     config: NodeConfig
@@ -80,6 +81,7 @@ class RunOptions:
     tls: bool = True
     load: float = 0.0
     pcap: Path | None = None
+    extra: tuple[str, ...] = ()
 
 
 @dataclass
@@ -191,6 +193,7 @@ class Runner:
                 nic=self.options.nic,
                 memory_mb=self.options.memory_mb,
                 pcap=self.options.pcap,
+                extra=self.options.extra,
             ),
             on_line=self._take,
             name=self.options.name,

@@ -16,9 +16,13 @@ from emulator.models.pci import (
 from firmware.layouts.boot import BOOT
 from firmware.layouts.cpu import WATCHDOG, WatchdogState
 from firmware.layouts.pci import (
+    BUS_FUNCTIONS,
+    FUNCTIONS,
     I6300ESB,
     VIRTIO_NET_MODERN,
     VIRTIO_NET_TRANSITIONAL,
+    VIRTIO_RNG_MODERN,
+    VIRTIO_RNG_TRANSITIONAL,
     PciCommand,
 )
 from firmware.limits import PAGE
@@ -32,14 +36,21 @@ def boot_nic(w: World) -> None:
         if pci_read(w, boot.nic_function, 0) == boot.nic_identity:
             return
         boot.nic_known = 0
-    boot.nic_function = pci_find(w, VIRTIO_NET_TRANSITIONAL, VIRTIO_NET_MODERN)[0]
+    boot.nic_function = pci_find(w, VIRTIO_NET_TRANSITIONAL, VIRTIO_NET_MODERN, FUNCTIONS)[0]
+
+
+@model
+def boot_rng(w: World) -> None:
+    """The first one from bus 0 on; 0 stands for none."""
+    function, none = pci_find(w, VIRTIO_RNG_TRANSITIONAL, VIRTIO_RNG_MODERN, BUS_FUNCTIONS)
+    w.g(BOOT).rng_function = 0 if none else function
 
 
 @model
 def watchdog_arm(w: World) -> None:
     """Set up while disabled, two stages of five seconds, enable, read back what is so."""
     state = w.g(WATCHDOG)
-    function, none = pci_find(w, I6300ESB, I6300ESB)
+    function, none = pci_find(w, I6300ESB, I6300ESB, FUNCTIONS)
     base, _, unassigned = (0, 0, 1) if none else pci_bar(w, function, 0)
     registers = 0 if unassigned else mmio_map(w, base // PAGE * PAGE, 1)
     if not registers:

@@ -2,7 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.boot.acpi import acpi_pm_timer
-from emulator.models.boot.devices import boot_nic, watchdog_arm
+from emulator.models.boot.devices import boot_nic, boot_rng, watchdog_arm
 from emulator.models.boot.power import acpi_power
 from emulator.models.cpu.clock import clock_calibrate
 from emulator.models.cpu.interrupts import pic_init
@@ -100,6 +100,7 @@ def node_setup(w: World) -> int:
     clock_setup(w)
     acpi_power(w)
     boot_nic(w)
+    boot_rng(w)
     watchdog_arm(w)
     w.g(CORE).now = w.rdtsc()
     boot_report(w)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from emulator.effects import World, model
 from emulator.models.crypto.drbg import drbg_mix
 from emulator.models.log import log
+from emulator.models.virtio.rng import rng_gather
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.entropy import Gathered, SourceState
 from firmware.layouts.log import ENTROPY_FAILED, ENTROPY_GATHERED
@@ -61,7 +62,7 @@ def entropy_gather(w: World) -> None:
     drbg_mix(w)
     if drbg.seeded == 0:
         drbg.weak = 1
-    for n, gather in enumerate((entropy_rdseed, entropy_rdrand)):
+    for n, gather in enumerate((entropy_rdseed, entropy_rdrand, rng_gather)):
         fate = gather(w, drbg.seed.address)
         if fate == Gathered.ABSENT:
             drbg.sources[n] = SourceState.ABSENT
@@ -76,4 +77,4 @@ def entropy_gather(w: World) -> None:
                 log(w, ENTROPY_FAILED, None, n)
         drbg_mix(w)
     drbg.seeded += 1
-    log(w, ENTROPY_GATHERED, None, *bytes(drbg.sources)[:2])
+    log(w, ENTROPY_GATHERED, None, *bytes(drbg.sources)[:3])

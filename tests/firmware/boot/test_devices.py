@@ -2,7 +2,7 @@
 
 import pytest
 
-from firmware.boot.devices import boot_nic, watchdog_arm
+from firmware.boot.devices import boot_nic, boot_rng, watchdog_arm
 from firmware.layouts.boot import BOOT
 from firmware.layouts.cpu import WATCHDOG, WatchdogState
 from firmware.layouts.memory import MEMORY
@@ -12,7 +12,7 @@ from tests.support.lab import Lab
 from tests.support.machine_room import Room
 from tests.support.pages import ready, tables_region, walk
 
-LAB = Lab(boot_nic, watchdog_arm, extra=[tables_region()])
+LAB = Lab(boot_nic, boot_rng, watchdog_arm, extra=[tables_region()])
 LAB.machine.map_mmio(WINDOW_MMIO, PAGE)
 EMPTY_BUS = Lab(boot_nic, watchdog_arm, semantics=False)
 VIRTIO, E1000 = 0x1000_1AF4, 0x100E_8086
@@ -41,6 +41,21 @@ def test_boot_nic_none_at_all():
     boot.nic_known = 0
     EMPTY_BUS.call(boot_nic, Room({}))
     assert boot.nic_function == NO_FUNCTION
+
+
+@pytest.mark.parametrize(
+    ("identity", "function", "wanted"),
+    [
+        (0x1005_1AF4, 0x28, 0x28),
+        (0x1044_1AF4, 0x28, 0x28),
+        (0x1044_1AF4, 0x100, 0),  # on a bus that no bridge leads to
+        (VIRTIO, 0x28, 0),
+    ],
+)
+def test_boot_rng_is_the_first_one(identity, function, wanted):
+    LAB.g(BOOT).rng_function = 0x77
+    LAB.call(boot_rng, Room({(function, 0): identity, (function, 0xC): 0}))
+    assert LAB.g(BOOT).rng_function == wanted
 
 
 def dog(bar=0xFEBF_1000, lock=0, config=0x20):

@@ -20,9 +20,10 @@ from firmware.layouts.crypto import DRBG, Drbg
 from firmware.layouts.entropy import SAMPLE_BYTES, SAMPLES, EntropySource, Gathered, SourceState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, NETWORK
-from tests.support.lab import Lab
+from tests.support.nic import windows_lab
+from tests.support.rng import KINDS, RngBench, bytes_of
 
-LAB = Lab(entropy_gather)
+LAB = windows_lab(entropy_gather)
 ONES = 2**64 - 1
 BOTH, SEED_ALONE, RAND_ALONE, NEITHER = (1, 1), (1, 0), (0, 1), (0, 0)
 ABSENT, CREDITED, FAILED = SourceState.ABSENT, SourceState.CREDITED, SourceState.FAILED
@@ -204,10 +205,10 @@ def test_rdseed_leaf_beyond_the_highest_tells_nothing(highest):
 @pytest.mark.parametrize(
     ("has", "wanted", "weak"),
     [
-        (BOTH, (CREDITED, CREDITED), 0),
-        (SEED_ALONE, (CREDITED, ABSENT), 0),
-        (RAND_ALONE, (ABSENT, CREDITED), 0),
-        (NEITHER, (ABSENT, ABSENT), 1),
+        (BOTH, (CREDITED, CREDITED, ABSENT), 0),
+        (SEED_ALONE, (CREDITED, ABSENT, ABSENT), 0),
+        (RAND_ALONE, (ABSENT, CREDITED, ABSENT), 0),
+        (NEITHER, (ABSENT, ABSENT, ABSENT), 1),
     ],
 )
 def test_gather_one_healthy_source_is_enough(has, wanted, weak):
@@ -226,7 +227,7 @@ SILENT = [(False, 0)] * RDSEED_TRIES
 def test_gather_a_liar_makes_no_keys_but_is_mixed_in(lie):
     given = {"silent": SILENT, "silent after a while": answers(honest()[:5]) + SILENT} | LIES
     drbg = gather(RAND_ALONE, rand=given[lie])
-    assert (states(drbg), drbg.weak) == ((ABSENT, FAILED), 1)
+    assert (states(drbg), drbg.weak) == ((ABSENT, FAILED, ABSENT), 1)
     assert lines()[0] == "level=warn code=entropy.failed source=rdrand"
     key = bytes(drbg.key)
     with_nothing = bytes(gather(RAND_ALONE, rand=SILENT).key)
@@ -236,11 +237,11 @@ def test_gather_a_liar_makes_no_keys_but_is_mixed_in(lie):
 
 def test_gather_a_liar_beside_an_honest_source_takes_nothing_away():
     drbg = gather(rand=answers([ONES] * SAMPLES))
-    assert (states(drbg), drbg.weak) == ((CREDITED, FAILED), 0)
+    assert (states(drbg), drbg.weak) == ((CREDITED, FAILED, ABSENT), 0)
     key = bytes(drbg.key)
     assert key != bytes(gather(seeds=answers(honest(3)), rand=answers([ONES] * SAMPLES)).key)
     drbg = gather(seeds=SILENT)
-    assert (states(drbg), drbg.weak) == ((FAILED, CREDITED), 0)
+    assert (states(drbg), drbg.weak) == ((FAILED, CREDITED, ABSENT), 0)
 
 
 def test_gather_each_source_changes_the_key():
@@ -259,12 +260,12 @@ def test_gather_again_adds_and_never_weakens():
     first = bytes(gather().key)
     drbg = gather(fresh=False, seeds=SILENT, rand=SILENT)
     assert bytes(drbg.key) != first
-    assert (states(drbg), drbg.weak, drbg.seeded) == ((FAILED, FAILED), 0, 2)
+    assert (states(drbg), drbg.weak, drbg.seeded) == ((FAILED, FAILED, ABSENT), 0, 2)
     gather(fresh=False, seeds=SILENT, rand=SILENT)
     failures = [line for line in lines() if "entropy.failed" in line]
     assert len(failures) == 2, "each source is told of once"
     drbg = gather(fresh=False)
-    assert (states(drbg), drbg.weak, drbg.seeded) == ((CREDITED, CREDITED), 0, 4)
+    assert (states(drbg), drbg.weak, drbg.seeded) == ((CREDITED, CREDITED, ABSENT), 0, 4)
 
 
 def test_gather_weak_ends_with_the_first_healthy_sample():
@@ -272,3 +273,39 @@ def test_gather_weak_ends_with_the_first_healthy_sample():
     assert drbg.weak == 1
     assert gather(RAND_ALONE, rand=SILENT, fresh=False).weak == 1
     assert gather(RAND_ALONE, fresh=False).weak == 0
+
+
+# -- the device ------------------------------------------------------------------------------------
+def gather_from(source=None, has=NEITHER, **options):
+    """Gather on a machine with a virtio-rng."""
+    bench = RngBench(LAB, source, **options)
+    LAB.machine.write(LAB.image.address(DRBG), bytes(Drbg.SIZE))
+    outside = bench.environment(
+        on_cpuid=processor(has), seeds=answers(honest(1)), random=answers(honest(2))
+    )
+    LAB.call(entropy_gather, outside)
+    return LAB.g(DRBG)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gather_a_processor_without_instructions_lives_on_virtio_rng(kind):
+    drbg = gather_from(**KINDS[kind])
+    assert (states(drbg), drbg.weak) == ((ABSENT, ABSENT, CREDITED), 0)
+    assert lines() == [
+        "level=info code=entropy.gathered rdseed=absent rdrand=absent virtio_rng=credited"
+    ]
+
+
+def test_gather_all_three_are_mixed():
+    keys = {bytes(gather_from(bytes_of(n), has=BOTH).key) for n in range(3)}
+    assert states(LAB.g(DRBG)) == (CREDITED, CREDITED, CREDITED)
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\xff", b"\x5a"])
+def test_gather_a_host_that_lies_makes_no_keys(byte):
+    drbg = gather_from(lambda room: byte * room)
+    assert (states(drbg), drbg.weak) == ((ABSENT, ABSENT, FAILED), 1)
+    assert lines()[0] == "level=warn code=entropy.failed source=virtio_rng"
+    drbg = gather_from(lambda room: byte * room, has=RAND_ALONE)
+    assert (states(drbg), drbg.weak) == ((ABSENT, CREDITED, FAILED), 0)
