@@ -49,3 +49,9 @@ def test_capabilities_at_the_end_of_the_space_is_passed_over():
     bench.card.poke(bench.card.msix + 1, 1, 0xF4)
     bench.card.poke(0xF4, 4, 0x0110_0009)
     assert lay_down(bench)[1].length == 0
+
+
+def test_capabilities_of_a_function_without_a_list():
+    bench = NicBench(LAB, modern=True)
+    bench.card.poke(6, 2, 0)
+    assert [row.length for row in lay_down(bench)] == [0] * 5

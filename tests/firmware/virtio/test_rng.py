@@ -9,7 +9,8 @@ from firmware.layouts.memory import MEMORY
 from firmware.layouts.nic import Transport
 from firmware.layouts.rng import RNG, RNG_BUFFER, RNG_QUEUE, RNG_WAIT_BITS
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO
-from firmware.virtio.rng import rng_gather, rng_lay
+from firmware.virtio.rng import rng_gather
+from firmware.virtio.rng_start import rng_lay
 from tests.support.nic import windows_lab
 from tests.support.rng import KINDS, RngBench, bytes_of
 
