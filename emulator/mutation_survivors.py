@@ -122,6 +122,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "tick_connection": {
         "jb out_3 -> jl out_3": _STATE,
         "jb again -> jl again": _STATE,
+        "jne soon -> nop": "READY has no deadline of an attempt and no phase, so nothing is sooner",
     },
     "shard_find_failure": {
         "jae fail -> jge fail": _STATE,
@@ -136,7 +137,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "jmp none -> nop": "the wipe cleared close_deadline, so the lines that follow go to `none`, too",
     },
     "shard_dial": {
-        "jae endif_9 -> jge endif_9": _ANSWER,
+        "jae endif_10 -> jge endif_10": _ANSWER,
     },
     "shard_discover": {
         "ja shared -> jg shared": _STATE,
@@ -283,7 +284,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "jbe fine -> jle fine": "both waits are at most a day",
     },
     "discovery_redirect": {
-        "jbe endif_7 -> jle endif_7": "redirects are counted up to four",
+        "jbe endif_5 -> jle endif_5": "redirects are counted up to four",
         "ja fault -> jg fault": _LENGTH,
     },
     "discovery_target": {

@@ -5,6 +5,7 @@ from firmware.errors import Layer
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import ShardContext, ShardFlag
+from firmware.layouts.tls_sites import SITES_MAX
 
 
 @model
@@ -15,7 +16,8 @@ def copy_evidence(w: World, shard: int) -> None:
     kept.error, kept.end, kept.phase = context.last_error, context.failure, context.phase
     kept.tcp_state, kept.tls_state = context.tcp.state, context.tls.state
     in_tls = context.last_error >> 24 == Layer.TLS
-    kept.tls_site = context.last_error >> 16 & 0xFF if in_tls else 0
+    site = context.last_error >> 16 & 0xFF
+    kept.tls_site = site if in_tls and site < SITES_MAX else 0
     kept.close_code, kept.http_status = context.peer_close, context.websocket.http_status
     kept.sequence, kept.failed_at = context.sequence, now
     kept.sequence_valid = int(bool(context.flags & ShardFlag.SEQ_VALID))

@@ -1,14 +1,15 @@
-"""Host and port of a URL."""
+"""Scheme, host and port of a URL."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.gateway.url import url_authority
+from firmware.gateway.url import HTTP, WEB_SOCKET, url_authority, url_scheme
+from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import UrlFault
 from tests.support.lab import Lab
 
-LAB = Lab(url_authority)
+LAB = Lab(url_authority, url_scheme)
 
 
 def split(text, default=80):
@@ -51,3 +52,31 @@ def test_url_authority(text, expected):
 @given(text=st.text(alphabet="aZ9.-_:/?#@[]0 \x7f", max_size=24).map(str.encode))
 def test_url_authority_any_text_matches_the_model(text):
     split(text)
+
+
+def scheme(text, kind, secure):
+    """Return the port and the scheme's bytes, or the fault."""
+    LAB.reset()
+    LAB.g(CONFIG).gateway_secure = secure
+    at = LAB.put(text.ljust(8, b"x"))
+    found = LAB.call(url_scheme, text=at, kind=kind).outputs
+    if found["eax"]:
+        return UrlFault(found["eax"])
+    return found["edx"], found["rsi"] - at
+
+
+@pytest.mark.parametrize("secure", [0, 1])
+@pytest.mark.parametrize(
+    ("text", "kind", "encrypted", "port"),
+    [(b"ws://", WEB_SOCKET, 0, 80), (b"wss://", WEB_SOCKET, 1, 443),
+     (b"http://", HTTP, 0, 80), (b"https://", HTTP, 1, 443)],
+)  # fmt: skip
+def test_a_scheme_is_as_secure_as_the_configured_url(text, kind, encrypted, port, secure):
+    wanted = (port, len(text)) if encrypted == secure else UrlFault.SECURITY
+    assert scheme(text, kind, secure) == wanted
+    other = HTTP if kind == WEB_SOCKET else WEB_SOCKET
+    assert scheme(text, other, secure) == UrlFault.SCHEME
+    # Every letter counts.
+    for at in range(len(text)):
+        wrong = text[:at] + bytes([text[at] ^ 0x20]) + text[at + 1 :]
+        assert scheme(wrong, kind, secure) == UrlFault.SCHEME

@@ -121,6 +121,13 @@ def test_recovery_delay_of_a_schedule_ends_with_it():
     assert context.recovery_step == 2
 
 
+def test_recovery_delay_of_a_schedule_that_became_shorter_has_ended():
+    shard, context = prepare({"recovery_step": 255})
+    LAB.g(CONFIG).policy, LAB.g(CONFIG).schedule_len = Policy.SCHEDULE, 2
+    assert LAB.call(recovery_delay, shard=shard).outputs["edx"] == Stop.SCHEDULE_ENDED
+    assert context.recovery_step == 255
+
+
 @settings(max_examples=150, deadline=None)
 @given(fields=shard_fields(), policy=policies())
 def test_choose_delay_any_state_matches_model(fields, policy):

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firmware.errors import Layer
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import End, Phase, ShardContext
 from firmware.layouts.tcp import TCP_RESET
-from firmware.layouts.tls_sites import CERTIFICATE_NAME
+from firmware.layouts.tls_sites import CERTIFICATE_NAME, SITES_MAX
 from firmware.layouts.websocket import UPGRADE_REFUSED
 from firmware.shard.evidence import copy_evidence
 from tests.support.lab import Lab
@@ -45,6 +46,7 @@ def test_copy_evidence_any_state_matches_model(layers, error, sequence, now, sin
 @pytest.mark.parametrize(
     ("error", "site"),
     [(CERTIFICATE_NAME.code | 0x1234, CERTIFICATE_NAME.number), (TCP_RESET.code, 0),
+     (Layer.TLS << 24 | (SITES_MAX - 1) << 16, SITES_MAX - 1), (Layer.TLS << 24 | SITES_MAX << 16, 0),
      (UPGRADE_REFUSED.code | 403, 0), (0, 0)],
 )  # fmt: skip
 def test_copy_evidence_names_the_site_of_tls_alone(error, site):
