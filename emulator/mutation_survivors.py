@@ -273,6 +273,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "lea rsi, byte [rel discovery_authorization] -> nop": _BEHIND,
     },
     "discovery_head": {
+        "jnc top -> nop": "what TLS added to the run is read in the next turn",
         "jae broken -> jge broken": _LENGTH,
         "cmp eax, 0x64 -> cmp eax, 0x65": "status 200 has gone elsewhere before",
         "jb top -> jbe top": "status 200 has gone elsewhere before",

@@ -34,6 +34,7 @@ from firmware.layouts.plan import MOVES
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import RESPONSE_MAX, USER_AGENT
 from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
 from tests.support.lab import Lab
@@ -170,6 +171,17 @@ class TestRequest:
         q.stream.take_sent()
         q.connect()
         assert len(q.stream.take_sent()) == REQUEST_MAX
+
+    @pytest.mark.parametrize(
+        ("secure", "port", "host"),
+        [(0, 80, b"a.test"), (0, 443, b"a.test:443"), (1, 443, b"a.test"), (1, 80, b"a.test:80")],
+    )
+    def test_the_scheme_s_own_port_is_not_said(self, secure, port, host):
+        q = Question(host=b"a.test", port=port)
+        q.stream.take_sent()
+        LAB.g(CONFIG).gateway_secure, q.shard.tls.state = secure, TlsState.PASS_THROUGH
+        q.connect()
+        assert b"\r\nHost: " + host + b"\r\n" in q.stream.take_sent()
 
     def test_without_room_it_waits(self):
         q = Question()

@@ -15,12 +15,14 @@ from firmware.layouts.discovery import (
     DiscoveryMode,
     DiscoveryState,
 )
-from firmware.layouts.node import CORE, NETWORK
+from firmware.layouts.node import CLOCK, CORE, NETWORK
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.shard import End, FailureFlag, Hold, Phase, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.variants import Variant
 from firmware.shard.dial import shard_dial
 from firmware.shard.discover import shard_confirm_permit, shard_discover
 from pxe.gateway.rest import json_reply, rate_limit, redirect
@@ -29,6 +31,7 @@ from tests.firmware.shard.test_tick import Node as TickNode
 from tests.support.net import ROUTER, START, ip32
 from tests.support.states import MS
 from tests.support.stream import Stream
+from tests.support.variants import choose
 
 S = DiscoveryState
 BUDGET, STARTUP_LEFT = 30_000 * MS, 600_000 * MS
@@ -124,6 +127,17 @@ def test_the_second_shard_waits_and_then_both_know(node):
     # The request that was laid down before is for the gateway now.
     request = bytes(node.shards[1].websocket.request)
     assert request.startswith(b"GET /?v=10&encoding=json HTTP/1.1\r\nHost: 10.0.0.9:9090\r\n")
+
+
+def test_the_question_waits_for_an_arena(node):
+    config, pool = LAB.g(CONFIG), LAB.g(TLS_POOL)
+    config.gateway_secure, config.build_time = 1, 1
+    LAB.g(CLOCK).unix_time = 2
+    choose(LAB, Variant.FAST)
+    pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, 1
+    assert not node.discover()
+    assert (node.found.state, node.shards[0].tcp.state) == (S.RESOLVE, TcpState.CLOSED)
+    assert pool.queue[0].shard == node.shards[0].address_
 
 
 def test_the_question_waits_for_tls(node):
