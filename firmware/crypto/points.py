@@ -1,8 +1,9 @@
 """Points of P-256 and P-384 in Jacobian coordinates, for public data: the formulas and their emitter.
 
 A formula is text, one field operation a line, on names of the work space; the lines are emitted as
-calls of the field's leaves. Infinity, equal and opposite points are told apart explicitly, as
-whoever signs may have chosen them.
+calls of the field's leaves. What does not depend on the line before stands between lines that do: a
+product takes the processor longer than it keeps it busy. Infinity, equal and opposite points are told
+apart explicitly, as whoever signs may have chosen them.
 """
 
 from __future__ import annotations
@@ -23,62 +24,61 @@ from toolchain.layout.fields import Span
 
 W = ECDSA.it
 DOUBLE = """
-t0 = y1 + y1
-t1 = z1 ^ 2
-t2 = t0 ^ 2
-z1 = z1 * t0
-t3 = x1 + t1
-t1 = x1 - t1
-t4 = t2 * x1
-t2 = t2 ^ 2
-t2 = t2 / 2
-t1 = t1 * t3
-t3 = t1 + t1
-t1 = t3 + t1
-x1 = t1 ^ 2
-t3 = t4 + t4
-x1 = x1 - t3
-t4 = t4 - x1
-t4 = t4 * t1
-y1 = t4 - t2
+t0 = z1 ^ 2
+t1 = x1 + t0
+t2 = y1 ^ 2
+t0 = x1 - t0
+t1 = t0 * t1
+t3 = t2 ^ 2
+t4 = t1 / 2
+t2 = t2 * x1
+t1 = t1 + t4
+z1 = z1 * y1
+t5 = t1 ^ 2
+t5 = t5 - t2
+x1 = t5 - t2
+t2 = t2 - x1
+t1 = t2 * t1
+y1 = t1 - t3
 """
-"""t4 = 4xy^2, t1 = 3(x - z^2)(x + z^2), t2 = 8y^4: a = -3, four products and four squares."""
+"""t1 = 3/2 (x - z^2)(x + z^2), t2 = xy^2, t3 = y^4: a = -3, four products and four squares. Z = yz is half
+of what is usual, so that little has to be doubled."""
 DIFFERENCES = """
 t0 = z2 ^ 2
 t1 = z1 ^ 2
 t2 = x1 * t0
 t3 = x2 * t1
-t0 = t0 * z2
+t3 = t3 - t2
 t1 = t1 * z1
+t0 = t0 * z2
+z1 = z1 * z2
 t4 = y1 * t0
 t5 = y2 * t1
-t3 = t3 - t2
 t5 = t5 - t4
-z1 = z1 * z2
 """
 """t2 = U1, t3 = H = U2 - U1, t4 = S1, t5 = R = S2 - S1."""
 DIFFERENCES_AFFINE = """
-t1 = z1 ^ 2
-t3 = x2 * t1
-t1 = t1 * z1
-t5 = y2 * t1
+t0 = z1 ^ 2
+t1 = t0 * z1
+t3 = x2 * t0
 t3 = t3 - x1
+t5 = y2 * t1
 t5 = t5 - y1
 """
 """The same where z2 = 1: U1 = x1 and S1 = y1."""
 SUM = """
-z1 = z1 * t3
 t0 = t3 ^ 2
-t1 = t0 * t3
+z1 = z1 * t3
+t1 = t5 ^ 2
 t2 = {u1} * t0
-t4 = {s1} * t1
-x1 = t5 ^ 2
-x1 = x1 - t1
-x1 = x1 - t2
-x1 = x1 - t2
+t3 = t0 * t3
+t4 = {s1} * t3
+t1 = t1 - t3
+t1 = t1 - t2
+x1 = t1 - t2
 t2 = t2 - x1
-t2 = t2 * t5
-y1 = t2 - t4
+t5 = t2 * t5
+y1 = t5 - t4
 """
 """X = R^2 - H^3 - 2 U1 H^2, Y = R (U1 H^2 - X) - S1 H^3, Z = Z1 Z2 H."""
 _SOURCE = "SEC 1 2.2.1; explicit formulas for a = -3 in Jacobian coordinates"
