@@ -243,7 +243,7 @@ ALGORITHM = site(
     _X, 21, "algorithm", "signed with an unsupported algorithm; detail: which certificate"
 )
 SIGNATURE = site(_X, 22, "signature", "a signature is wrong; detail: which certificate")
-BUDGET = site(_X, 23, "budget", "too many steps or signatures for one chain")
+BUDGET = site(_X, 23, "budget", "too many steps, signatures or names for one chain")
 PIN = site(_X, 24, "pin", "no key on a path to an anchor is pinned")
 
 VERDICTS: dict[Site, Site] = {

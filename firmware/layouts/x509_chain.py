@@ -26,6 +26,8 @@ INTERMEDIATES_MAX = 6
 SIGNATURES_MAX = 16
 STEPS_MAX = 64
 """Times that the issuer of a certificate is looked for."""
+COMPARED_MAX = 120_000
+"""Bytes of names and constraints that are compared for one chain; others count comparisons."""
 CHAINS_KEPT = 8
 ANCHOR = 0xFF
 """In the detail of an error, where the number of a certificate would be."""
@@ -57,6 +59,7 @@ class Chain(Struct):
     verifying = u32(0x30, "place on the path of the certificate whose signature is looked at")
     steps = u32(0x34, "steps taken; at most STEPS_MAX")
     signatures = u32(0x38, "signatures asked for; at most SIGNATURES_MAX")
+    uncompared = u32(0x3C, "of COMPARED_MAX: what is left")
     anchor = ptr(0x40, "the TrustRecord at the path's end; 0 = none")
     not_before = u64(0x48, "from when all of the path counts; seconds since 1970, signed")
     not_after = u64(0x50, "until when")

@@ -7,6 +7,7 @@ from firmware.layouts.x509 import LIST, NAME, TOO_MANY, Certificate
 from firmware.layouts.x509_chain import (
     CERTIFICATES_MAX,
     CHAINS_KEPT,
+    COMPARED_MAX,
     KNOWN_CHAINS,
     LIST_IN,
     Chain,
@@ -286,6 +287,7 @@ def x509_known_keep(a: Asm, chain: Chain) -> None:
         Chain.path,
         Chain.candidates,
         Chain.anchors,
+        Chain.uncompared,
     ],
     calls=[
         x509_chain_read,
@@ -316,6 +318,7 @@ def x509_chain_begin(a: Asm, chain: Chain, listed: Reg64, length: Reg32) -> None
     a.mov(kept.anchor, RAX)
     a.mov(kept.state, ChainState.FAILED)
     a.mov(kept.candidates.m8(), 1)
+    a.mov(kept.uncompared, COMPARED_MAX)
     a.call(x509_chain_read)
     a.test(EAX, EAX)
     a.jnz(refuse)

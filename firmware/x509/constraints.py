@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.der import DER_IN, Tag
 from firmware.layouts.x509 import (
+    BUDGET,
     CONSTRAINTS,
     IPV4_BYTES,
     IPV6_BYTES,
@@ -335,18 +336,27 @@ def x509_subtrees(
         In(RDI, Certificate, "whose names are judged; it was read without an error"),
         In(RSI, int, "contents of a checked nameConstraints"),
         In(ECX, int, "their bytes; 0 = none"),
+        In(EDX, int, "bytes that may be compared: each name costs its own and all of theirs"),
     ],
-    outputs=[Out(EAX, "why the names are refused; 0 = they are not")],
+    outputs=[
+        Out(EAX, "why the names are refused; 0 = they are not"),
+        Out(EDX, "bytes that may be compared after it"),
+    ],
     clobbers=CALLER_SAVED,
     reads=[DER_IN, Slice.start, Slice.size],
     calls=[der_read, x509_dns_valid, x509_subtrees],
     saves=[RBX, RBP, R12, R13, R14, R15],
-    stack=32,
+    stack=48,
     source="RFC 5280 4.2.1.10, 6.1.4 g",
 )
-def x509_constrain(a: Asm, certificate: Certificate, constraints: Reg64, size: Reg32) -> None:
+def x509_constrain(
+    a: Asm, certificate: Certificate, constraints: Reg64, size: Reg32, left: Reg32
+) -> None:
     """Judge every host name and address of a certificate by one CA's constraints."""
-    refuse, fine = a.label("refuse"), a.label("fine")
+    refuse, fine, out = a.label("refuse"), a.label("fine"), a.label("out")
+    whole, budget, used_up = a.local(4, 32), a.local(4, 36), a.label("used_up")
+    a.mov(whole, size)
+    a.mov(budget, left)
     a.mov(R12, certificate.names.start)
     a.mov(R13D, certificate.names.size)
     a.add(R13, R12)
@@ -374,6 +384,11 @@ def x509_constrain(a: Asm, certificate: Certificate, constraints: Reg64, size: R
         a.mov(RSI, R12)
         a.mov(RDI, R13)
         a.call(der_read)
+        a.mov(RCX, RDX)
+        a.sub(RCX, R12)
+        a.add(ECX, whole)
+        a.sub(budget, ECX)
+        a.jb(used_up)
         a.mov(R12, RDX)
         a.mov(R14, RSI)
         a.sub(RDX, RSI)
@@ -416,7 +431,13 @@ def x509_constrain(a: Asm, certificate: Certificate, constraints: Reg64, size: R
         a.jmp(each.top)
     a.place(fine)
     a.xor(EAX, EAX)
-    a.ret()
+    a.jmp(out)
+    a.place(used_up)
+    a.mov(budget, 0)
+    a.mov(EAX, BUDGET.code)
+    a.jmp(out)
     a.place(refuse)
     a.mov(EAX, CONSTRAINTS.code)
+    a.place(out)
+    a.mov(EDX, budget)
     a.ret()

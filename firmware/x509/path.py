@@ -115,7 +115,7 @@ def x509_on_path(a: Asm, chain: Chain, certificate: Certificate) -> None:
 @routine(
     inputs=[In(RDI, Chain, "the chain; its path has an anchor")],
     outputs=[
-        Out(EAX, "a constraint that a certificate breaks, with its detail; 0 = none"),
+        Out(EAX, "why not, with its detail: a constraint is broken, or the budget; 0 = fine"),
         Out(ECX, "number of that certificate"),
     ],
     clobbers=CALLER_SAVED,
@@ -123,12 +123,14 @@ def x509_on_path(a: Asm, chain: Chain, certificate: Certificate) -> None:
         Chain.depth,
         Chain.path,
         Chain.anchor,
+        Chain.uncompared,
         TrustRecord.subject_len,
         TrustRecord.spki_len,
         TrustRecord.constraints_len,
         Slice.start,
         Slice.size,
     ],
+    writes=[Chain.uncompared],
     calls=[x509_constrain],
     saves=[RBX, RBP, R12, R13, R14],
     stack=8,
@@ -161,7 +163,9 @@ def x509_constrain_path(a: Asm, chain: Chain) -> None:
                 certificate_at(a, RDI, R12, RAX)
                 a.mov(RSI, R14)
                 a.mov(ECX, a.local(4))
+                a.mov(EDX, kept.uncompared)
                 a.call(x509_constrain)
+                a.mov(kept.uncompared, EDX)
                 a.test(EAX, EAX)
                 a.jnz(refuse)
                 a.jmp(below.top)
@@ -183,7 +187,9 @@ def x509_constrain_path(a: Asm, chain: Chain) -> None:
 
 @routine(
     inputs=[In(RDI, Chain, "the chain; the search goes on where it was")],
-    outputs=[Out(EAX, "ChainState: VERIFY when a path is complete, or FAILED")],
+    outputs=[
+        Out(EAX, "ChainState: VERIFY when a path counts, SEARCH when one does not, or FAILED")
+    ],
     clobbers=CALLER_SAVED,
     reads=[
         Chain.store,
@@ -262,7 +268,9 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
         a.place(noted)
         a.mov(RDI, R12)
         a.call(x509_note)
-        a.jmp(look)
+        # Names and pins of a path take long; the next turn goes on.
+        a.mov(EAX, ChainState.SEARCH)
+        a.jmp(end)
     a.mov(RDI, R12)
     a.call(x509_check_pins)
     with a.if_(C):
@@ -340,7 +348,7 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
         In(EAX, int, "1 = the signature that was asked for is good; else it is wrong"),
     ],
     outputs=[
-        Out(EAX, "ChainState: VERIFY, DONE or FAILED"),
+        Out(EAX, "ChainState; SEARCH = call again, VERIFY = with the verdict on a signature"),
         Out(RSI, "when VERIFY: the PublicKey that must have signed; else 0"),
         Out(RDX, "when VERIFY: the Certificate that it must have signed; else 0"),
     ],
@@ -390,8 +398,8 @@ def x509_chain_step(a: Asm, chain: Chain, good: Reg32) -> None:
     a.place(search)
     a.mov(RDI, R12)
     a.call(x509_chain_next)
-    a.test(EAX, EAX)
-    a.jz(nothing)
+    a.cmp(EAX, ChainState.VERIFY)
+    a.jne(nothing)
 
     # Who signed stands one place further up.
     a.place(ask)

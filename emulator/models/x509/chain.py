@@ -10,6 +10,7 @@ from firmware.layouts.x509 import LIST, NAME, TOO_MANY, Certificate
 from firmware.layouts.x509_chain import (
     CERTIFICATES_MAX,
     CHAINS_KEPT,
+    COMPARED_MAX,
     KNOWN_CHAINS,
     Chain,
     ChainState,
@@ -100,6 +101,7 @@ def x509_chain_begin(w: World, chain: int, listed: int, length: int) -> int:
         setattr(kept, name, 0)
     kept.path[0:4] = kept.anchors[0:4] = bytes(4)
     kept.candidates[0] = 1
+    kept.uncompared = COMPARED_MAX
     kept.state = ChainState.FAILED
     leaf = certificate_of(w, chain, 0)
     error = x509_chain_read(w, chain, listed, length)

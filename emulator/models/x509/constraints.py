@@ -3,7 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.x509.der import der_open, der_read
 from emulator.models.x509.names import x509_dns_valid, x509_match_dns, x509_same_text
-from firmware.layouts.x509 import CONSTRAINTS, Certificate
+from firmware.layouts.x509 import BUDGET, CONSTRAINTS, Certificate
 
 _SEQUENCE, _PERMITTED, _EXCLUDED, _DNS, _IP = 0x30, 0xA0, 0xA1, 0x82, 0x87
 
@@ -104,7 +104,9 @@ def x509_subtrees(
 
 
 @model
-def x509_constrain(w: World, certificate: int, constraints: int, size: int) -> int:
+def x509_constrain(
+    w: World, certificate: int, constraints: int, size: int, left: int
+) -> tuple[int, int]:
     """Every name of a kind that has permitted subtrees lies in one, and none in an excluded one."""
     lists, here, end = {}, constraints, constraints + size
     for tag in (_PERMITTED, _EXCLUDED):
@@ -114,21 +116,25 @@ def x509_constrain(w: World, certificate: int, constraints: int, size: int) -> i
     names = w.view(Certificate, certificate).names
     here, end = names.start, names.start + names.size
     while here != end:
-        _, kind, name, here = der_read(w, here, end)
+        before = here
+        _, kind, name, here = der_read(w, before, end)
+        left -= here - before + size
+        if left < 0:
+            return BUDGET.code, 0
         length, wildcard = here - name, 0
         if kind == _DNS:
             bad, wildcard = x509_dns_valid(w, name, length)
             if bad:
-                return CONSTRAINTS.code
+                return CONSTRAINTS.code, left
             name, length = name + 2 * wildcard, length - 2 * wildcard
         elif kind != _IP:
             continue
         if _PERMITTED in lists:
             found = x509_subtrees(w, *lists[_PERMITTED], kind, name, length, 0)
             if found == 2:
-                return CONSTRAINTS.code
+                return CONSTRAINTS.code, left
         if _EXCLUDED in lists:
             found = x509_subtrees(w, *lists[_EXCLUDED], kind, name, length, wildcard)
             if found & 1:
-                return CONSTRAINTS.code
-    return 0
+                return CONSTRAINTS.code, left
+    return 0, left

@@ -50,7 +50,8 @@ def x509_constrain_path(w: World, chain: int) -> tuple[int, int]:
     while True:
         for below in range(place - 1, -1, -1) if size else ():
             number = kept.path[below]
-            error = x509_constrain(w, certificate_of(w, chain, number), start, size)
+            of = certificate_of(w, chain, number)
+            error, kept.uncompared = x509_constrain(w, of, start, size, kept.uncompared)
             if error:
                 return error | number, number
         place -= 1
@@ -121,7 +122,8 @@ def x509_chain_next(w: World, chain: int) -> int:
             kept.state = ChainState.VERIFY
             return ChainState.VERIFY
         if outcome is not None:
-            continue
+            kept.state = ChainState.SEARCH
+            return ChainState.SEARCH
         number = _candidate(w, chain, kept, issuer)
         if number is not None:
             kept.depth += 1

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from firmware.errors import describe
 from firmware.layouts.x509 import Certificate
+from firmware.layouts.x509_chain import COMPARED_MAX
 from firmware.x509.certificate import x509_parse
 from firmware.x509.constraints import (
     x509_address_within,
@@ -57,6 +58,7 @@ def constrain(lab, names, permitted=(), excluded=()):
     assert error == 0
     slice_ = lab.view(Certificate, issuer).constraints
     given = {"certificate": leaf, "constraints": slice_.start, "size": slice_.size}
+    given["left"] = COMPARED_MAX
     error = lab.call(x509_constrain, **given).outputs["eax"]
     assert describe(error) in {"none", "x509.constraints"}
     return error == 0
@@ -126,8 +128,31 @@ def test_x509_constrain_passes_over_what_is_not_constrained():
 def test_x509_constrain_without_constraints_allows_every_name():
     LAB.reset()
     leaf, _ = parsed(LAB, c.extension(17, c.der(c.SEQUENCE, dns("a.test"), ip("10.0.0.1"))))
-    given = {"certificate": leaf, "constraints": LAB.put(b""), "size": 0}
+    given = {"certificate": leaf, "constraints": LAB.put(b""), "size": 0, "left": 100}
     assert LAB.call(x509_constrain, **given).outputs["eax"] == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "reason", "after"),
+    [
+        (COMPARED_MAX, "none", COMPARED_MAX - 68),
+        (68, "none", 0),
+        (67, "x509.budget", 0),
+        (33, "x509.budget", 0),
+        (0, "x509.budget", 0),
+    ],
+)
+def test_x509_constrain_pays_for_each_name(left, reason, after):
+    """Its own bytes and those of the constraints, whatever the name is."""
+    LAB.reset()
+    names = [dns("a.test"), c.der(0x81, b"a@test")]
+    leaf, _ = parsed(LAB, c.extension(17, c.der(c.SEQUENCE, *names)))
+    issuer, _ = parsed(LAB, c.extension(30, c.der(c.SEQUENCE, subtrees(0xA0, [dns("test")] * 3))))
+    slice_ = LAB.view(Certificate, issuer).constraints
+    assert (len(names[0]), len(names[1]), slice_.size) == (8, 8, 26)
+    given = {"certificate": leaf, "constraints": slice_.start, "size": slice_.size, "left": left}
+    got = LAB.call(x509_constrain, **given).outputs
+    assert (describe(got["eax"]), got["edx"]) == (reason, after)
 
 
 GOOD = subtrees(0xA0, [dns("example.com")])

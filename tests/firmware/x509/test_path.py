@@ -23,6 +23,7 @@ from tests.support import certificates as c
 from tests.support.chains import (
     CA,
     CHAIN,
+    HOST,
     NOW,
     REGIONS,
     SIGNS,
@@ -36,12 +37,14 @@ from tests.support.chains import (
     store_of,
     validity,
 )
+from tests.support.counting import Counter
 from tests.support.lab import Lab
 from toolchain.trust import read_anchor
 
 ROUTINES = (x509_chain_begin, x509_chain_step, x509_known_find)
 BENCH = Bench(Lab(*ROUTINES, slots=0, extra=REGIONS, semantics=False))
 FREE = Bench(Lab(*ROUTINES, slots=0, extra=REGIONS, semantics=False), lockstep=False)
+COUNTER = Counter(FREE.lab.machine)
 JUDGED = Bench(Lab(*ROUTINES, slots=0, extra=REGIONS))
 ROOT = root()
 STORE = store_of(ROOT, root("another"), root("third"))
@@ -382,6 +385,44 @@ def test_constraints_of_an_anchor_hold_for_everything():
     assert (got.reason, got.failed) == ("x509.constraints", 0)
     BENCH.fresh()
     assert judge(leaf("issuer"), ISSUER, store=store_of(root("root", constraints("test")))).good
+
+
+def excluding(hosts):
+    bases = (c.der(c.SEQUENCE, c.der(0x82, host.encode())) for host in hosts)
+    return c.extension(30, c.der(c.SEQUENCE, c.der(0xA1, *bases)), critical=True)
+
+
+LONG = ".".join(["a" * 60] * 3)
+HOSTILE = {
+    "many": ([f"a{n}" for n in range(240)], [*(f"b{n}" for n in range(239)), "a239"]),
+    # Equal to the last letter, and once more behind the wildcard.
+    "long": ([f"*.{LONG}"] * 30, [f"{LONG[:-1]}b"] * 30),
+}
+
+
+@pytest.mark.parametrize(("hosts", "excluded"), HOSTILE.values(), ids=HOSTILE)
+def test_names_that_take_long_end_with_the_budget(hosts, excluded, monkeypatch):
+    """Nobody has signed anything yet: a turn stays short whatever a peer sends."""
+    FREE.fresh()
+    roots = (root(key=f"k{n}", issuer_key="k") for n in range(CERTIFICATES_MAX - 2))
+    made = [
+        issue("a server", "ca", names(HOST, *hosts)),
+        issue("ca", "root", CA, excluding(excluded)),
+    ]
+    taken = []
+
+    def call(routine, **inputs):
+        before = COUNTER.instructions
+        got = Bench.call(FREE, routine, **inputs)
+        if routine is x509_chain_step:
+            taken.append(COUNTER.instructions - before)
+        return got
+
+    monkeypatch.setattr(FREE, "call", call)
+    got = FREE.judge([*made, *roots], STORE)
+    assert (got.reason, got.signatures) == ("x509.budget", [])
+    assert got.view.uncompared == 0
+    assert 500_000 < max(taken) < 5_000_000
 
 
 LISTS = {
