@@ -38,6 +38,7 @@ from firmware.layouts.known_answers import (
     SEALED_CHACHA,
     SIGNED_P256,
     SIGNED_P384,
+    KnownWork,
     Sealed,
 )
 from firmware.layouts.rsa import RSA, RsaKey
@@ -49,6 +50,7 @@ from toolchain.asm import (
     EBX,
     ECX,
     EDX,
+    NC,
     NE,
     R8,
     R9D,
@@ -106,7 +108,7 @@ def _cipher(
         a.mov(R9D, answer.aad.size)
 
     def body(a: Asm) -> None:
-        """Seal known texts, look at their tags, and open them again."""
+        """Seal known texts, look at their tags, and open them again; a wrong tag opens nothing."""
         a.xor(_WRONG, _WRONG)
         for answer in answers:  # unrolled: three texts at most
             a.lea(RDI, W.key.address)
@@ -124,12 +126,20 @@ def _cipher(
             a.call(open_)
             # A text that was refused is wiped.
             _compare(a, W.text.address, answer.text)
+            given(a, answer)
+            a.call(seal)
+            a.xor(W.text.m8(answer.text.size), 1)
+            given(a, answer)
+            a.call(open_)
+            _note(a, NC)
         _verdict(a)
 
     body.__name__ = f"known_{name}"
     return routine(
         outputs=_OUTPUTS,
         clobbers=CALLER_SAVED,
+        reads=[KnownWork.text],
+        writes=[KnownWork.text],
         saves=[RBX],
         calls=[key, seal, open_],
         source="firmware/layouts/known_answers.py",
@@ -186,7 +196,7 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
     )
 
     def body(a: Asm) -> None:
-        """Verify a known signature of RSA, of P-256 and of P-384."""
+        """Verify known signatures of RSA, P-256 and P-384; of another digest each is wrong."""
         key = RSA.it.key
         a.xor(_WRONG, _WRONG)
         a.lea(RAX, KNOWN_RSA_MODULUS.address)
@@ -199,8 +209,14 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
         a.call(recover)
         _note(a, B)
         a.lea(RSI, KNOWN_RSA_DIGEST.address)
-        a.call(RSA_PKCS1["sha256"])
-        _note(a, B)
+        a.lea(RDI, W.digest.address)
+        a.mov(ECX, KNOWN_RSA_DIGEST.size)
+        a.rep_movsb()
+        for wrong in (B, NC):  # unrolled: the digest, and one with another bit
+            a.lea(RSI, W.digest.address)
+            a.call(RSA_PKCS1["sha256"])
+            _note(a, wrong)
+            a.xor(W.digest.m8(), 1)
         for (start, update, finish), size, signed, verify in hashed:  # unrolled: two curves
             a.lea(RDI, HASH.it.state.address)
             a.call(start)
@@ -211,12 +227,14 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
             a.lea(RDI, HASH.it.state.address)
             a.lea(RSI, W.digest.address)
             a.call(finish)
-            a.lea(RDI, signed.key.address)
-            a.lea(RSI, signed.signature.address)
-            a.lea(RDX, W.digest.address)
-            a.mov(ECX, size)
-            a.call(verify)
-            _note(a, B)
+            for wrong in (B, NC):  # unrolled: the digest, and one with another bit
+                a.lea(RDI, signed.key.address)
+                a.lea(RSI, signed.signature.address)
+                a.lea(RDX, W.digest.address)
+                a.mov(ECX, size)
+                a.call(verify)
+                _note(a, wrong)
+                a.xor(W.digest.m8(), 1)
         _verdict(a)
 
     body.__name__ = f"known_signatures_{level}"
@@ -224,7 +242,8 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
         outputs=_OUTPUTS,
         clobbers=CALLER_SAVED,
         saves=[RBX],
-        writes=[RsaKey],
+        reads=[KnownWork.digest],
+        writes=[RsaKey, KnownWork.digest],
         calls=[
             recover,
             RSA_PKCS1["sha256"],

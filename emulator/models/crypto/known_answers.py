@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from emulator.effects import World
 
 
+def _flip(w: World, at: int) -> None:
+    """Change the lowest bit of a byte."""
+    w.write(at, bytes([w.u8(at) ^ 1]))
+
+
 def _cipher(
     name: str,
     key: Callable[..., None],
@@ -78,6 +83,9 @@ def _cipher(
             wrong |= w.read(text + size, 16) != w.read(w.address(answer.tag), 16)
             open_(w, *given)
             wrong |= w.read(text, size) != plain
+            seal(w, *given)
+            _flip(w, text + size)
+            wrong |= not open_(w, *given)
         return int(wrong)
 
     return variant(f"known_{name}", known)
@@ -110,7 +118,11 @@ def _signatures(level: Level) -> Callable[..., int]:
         key, digest = w.g(RSA).key, w.g(KNOWN_WORK).offset_of("digest")
         key.modulus, key.size, key.exponent = w.address(KNOWN_RSA_MODULUS), 256, 65537
         wrong = RECOVER_MODELS[level](w, key.address_, w.address(KNOWN_RSA_SIGNATURE), 256)
-        wrong |= PKCS1_MODELS["sha256"](w, w.address(KNOWN_RSA_DIGEST))
+        w.write(digest, w.read(w.address(KNOWN_RSA_DIGEST), 32))
+        wrong |= PKCS1_MODELS["sha256"](w, digest)
+        _flip(w, digest)
+        wrong |= 1 - PKCS1_MODELS["sha256"](w, digest)
+        _flip(w, digest)
         hash_ = w.address(HASH)
         for start, update, finish, size, signed, curve in (
             (sha256_start, sha256_update, sha256_finish, 32, SIGNED_P256, "p256"),
@@ -121,6 +133,9 @@ def _signatures(level: Level) -> Callable[..., int]:
             finish(w, hash_, digest)
             point, numbers = w.address(signed.key), w.address(signed.signature)
             wrong |= ECDSA_MODELS[curve, level](w, point, numbers, digest, size)
+            _flip(w, digest)
+            wrong |= 1 - ECDSA_MODELS[curve, level](w, point, numbers, digest, size)
+            _flip(w, digest)
         return wrong
 
     return variant(f"known_signatures_{level.value}", known)

@@ -158,5 +158,33 @@ def test_each_answer_by_itself_is_seen_in_a_free_run(family, data, which):
     assert LAB.free(KNOWN[family][which])["flags"] & 1 == 1
 
 
+# What seals a ciphertext gives its text, and looks at no tag.
+LENIENT = [
+    (check, open_, seal)
+    for family in (Family.AES_GCM, Family.CHACHA20_POLY1305)
+    for check in KNOWN[family].values()
+    for _, seal, open_ in [check.contract.calls]
+] + [
+    (check, called, None)
+    for check in KNOWN[Family.SIGNATURES].values()
+    for called in check.contract.calls
+    if "verify" in called.name or "pkcs1" in called.name
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "lenient", "instead"), LENIENT, ids=[f"{c.name}-{r.name}" for c, r, _ in LENIENT]
+)
+def test_a_variant_that_refuses_nothing_is_seen(check, lenient, instead):
+    """Its place is taken by `call instead; clc; ret`, the call for ciphers alone."""
+    lab = Lab(check, slots=0, semantics=False)
+    at, code = lab.image.address(lenient), b""
+    if instead is not None:
+        distance = lab.image.address(instead) - (at + 5)
+        code = b"\xe8" + distance.to_bytes(4, "little", signed=True)
+    lab.machine.write(at, code + b"\xf8\xc3")
+    assert lab.free(check)["flags"] & 1 == 1
+
+
 def test_the_work_space_lies_apart():
     assert LAB.image.address(KNOWN_WORK) % 64 == 0
