@@ -54,7 +54,13 @@ from toolchain.asm import (
         TLS_FLAGS,
         TLS_WAITS,
     ],
-    writes=[TlsContext.state, TlsContext.error, ShardContext.required_wait_ms],
+    writes=[
+        TlsContext.state,
+        TlsContext.error,
+        TlsContext.anchor,
+        TlsContext.key_kind,
+        ShardContext.required_wait_ms,
+    ],
     calls=[tls_change_cipher_spec, tls_alert, tcp_output, tls_erase, shard_fail],
     saves=[R12, R13],
     source="RFC 8446 6.2 and D.4; firmware/docs/tls.md#failures",
@@ -80,6 +86,9 @@ def tls_fail(a: Asm, shard: ShardContext, error: Reg32) -> None:
             a.movzx(EDX, mem8(RAX, index=R13, ref=TLS_ALERTS))
         a.call(tls_alert)
         a.call(tcp_output)  # now: what fails here is reset next
+    a.xor(EAX, EAX)
+    a.mov(shard.tls.anchor, RAX)
+    a.mov(shard.tls.key_kind, EAX)
     a.mov(shard.tls.error, R12D)
     a.mov(shard.tls.state, TlsState.FAILED)
     a.call(tls_erase)

@@ -69,6 +69,8 @@ def tls_start(a: Asm, shard: ShardContext) -> None:
     a.mov(ECX, TlsContext.arena_ptr.offset // 8)
     a.xor(EAX, EAX)
     a.rep_stosq()
+    a.mov(shard.tls.anchor, RAX)
+    a.mov(shard.tls.key_kind, EAX)
     a.lea(RAX, shard.tcp.state)
     a.mov(shard.tls.tcp_ptr, RAX)
     a.cmp(CONFIG.it.gateway_secure, 0)

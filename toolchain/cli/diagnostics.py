@@ -193,7 +193,8 @@ def _tls(reply: dict[str, Any], anchors: Mapping[int, str]) -> dict[str, Any] | 
     """Return what is agreed on with the server, and whether its chain is good; None before that."""
     if not reply["tls_suite"]:
         return None
-    anchor = reply["tls_anchor"]
+    judged = reply["tls_state"] in (TlsState.CONNECTED, TlsState.ENDED)
+    anchor = reply["tls_anchor"] if judged else 0
     return {
         "protocol": "TLS 1.3",
         "suite": f"TLS_{_name(Suite, reply['tls_suite'])}",

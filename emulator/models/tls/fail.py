@@ -25,6 +25,7 @@ def tls_fail(w: World, shard: int, error: int) -> None:
         tls_alert(w, shard, refusal.alert)
         tcp_output(w, shard)
     tls.error, tls.state = error, TlsState.FAILED
+    tls.anchor = tls.key_kind = 0
     tls_erase(w, shard)
     if not context.failure:
         context.required_wait_ms = 1000 * refusal.wait_s

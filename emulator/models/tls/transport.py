@@ -27,6 +27,7 @@ def tls_start(w: World, shard: int) -> None:
     """Bound to TCP, nothing of an earlier connection; then a handshake, or bytes pass."""
     tls = w.view(ShardContext, shard).tls
     w.write(tls.address_, bytes(tls.offset_of("arena_ptr") - tls.address_))
+    tls.anchor = tls.key_kind = 0
     tls.tcp_ptr = w.view(ShardContext, shard).tcp.address_
     if w.g(CONFIG).gateway_secure:
         tls_begin(w, shard)

@@ -139,11 +139,13 @@ def test_start_begins_a_handshake_and_nothing_is_left_of_an_earlier_one():
     tls = context.tls
     arena, tls.flags, tls.plain_left, tls.gap, tls.suite = tls.arena_ptr, 0x7F, 9, 9, 0x1301
     tls.error, tls.peer_alert, tls.key_updates = 7, 40, 3
+    tls.anchor, tls.key_kind = 9, 3
     LAB.call(tls_start, shard=context.address_)
     assert tls.state == TlsState.WAIT_SERVER_HELLO
     assert (tls.arena_ptr, tls.tcp_ptr) == (arena, context.tcp.address_)
     assert (tls.flags, tls.plain_left, tls.gap, tls.suite) == (0, 0, 0, 0)
     assert (tls.error, tls.peer_alert, tls.key_updates) == (0, 0, 0)
+    assert (tls.anchor, tls.key_kind) == (0, 0)
     assert LAB.machine.read(context.tx_base, 3) == b"\x16\x03\x01"
 
 

@@ -126,7 +126,9 @@ def test_a_key_update_waits_for_room():
 def test_every_failure_says_its_alert_and_its_reason(site):
     refusal = REFUSALS[site]
     _, peer = BENCH.keyed()
+    BENCH.tls.anchor, BENCH.tls.key_kind = 9, 3
     BENCH.call(tls_fail, error=site.code | 7)
+    assert (BENCH.tls.anchor, BENCH.tls.key_kind) == (0, 0)
     assert BENCH.tls.error == site.code | 7
     assert BENCH.failure()[0].startswith(f"tls.{site.name}(")
     assert BENCH.tls.state == TlsState.FAILED
