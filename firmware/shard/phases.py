@@ -17,6 +17,7 @@ from firmware.layouts.shard import (
     ShardState,
 )
 from firmware.layouts.tcp import TcpContext, TcpState
+from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.log import log, log_write
 from firmware.shard.allowance import allowance_count
@@ -77,6 +78,7 @@ def poll_deadline(a: Asm) -> None:
         CoreState.now,
         WebSocketContext.state,
         TcpContext.state,
+        TlsContext.state,
     ],
     writes=[ShardContext.close_deadline],
     calls=[ws_next, tcp_tick, tls_close, tls_abort],
@@ -88,6 +90,9 @@ def shard_say_goodbye(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.close_deadline, 0)
     a.j(E, none)
     a.call(ws_next)
+    # Without keys nothing comes or goes any more.
+    a.cmp(shard.tls.state, TlsState.FAILED)
+    a.j(E, drop)
     a.cmp(shard.websocket.state, WsState.CLOSED)
     with a.if_(E):
         a.call(tls_close)  # both close frames are on their way: FIN behind ours

@@ -14,6 +14,7 @@ from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, Stop
 from firmware.layouts.tcp import TcpContext, TcpState
+from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.limits import CLOSE_TIMEOUT_MS
 from firmware.log import log, log_write
@@ -165,6 +166,7 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
         ShardContext.leaving,
         ShardContext.close_deadline,
         WebSocketContext.state,
+        TlsContext.state,
         CoreState.now,
         Lease.expired,
     ],
@@ -217,6 +219,8 @@ def shard_drain(a: Asm, shard: ShardContext) -> None:
     a.call(ws_close)
     a.cmp(shard.websocket.state, WsState.OPEN)
     a.j(NE, closing)
+    a.cmp(shard.tls.state, TlsState.FAILED)
+    a.j(E, closing)
     a.cmp(R12, core.now)
     a.j(BE, closing)
     a.call(tcp_tick)

@@ -27,6 +27,7 @@ from firmware.layouts.shard import (
     ShardState,
 )
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.shard.phases import RETRY_POLL_MS
 
@@ -45,9 +46,10 @@ def shard_say_goodbye(w: World, shard: int) -> int:
     if not deadline:
         return NEVER
     ws_next(w, shard)
-    if context.websocket.state == WsState.CLOSED:
+    keyed = context.tls.state != TlsState.FAILED
+    if keyed and context.websocket.state == WsState.CLOSED:
         tls_close(w, shard)
-    talking = context.websocket.state in (WsState.CLOSING, WsState.CLOSED)
+    talking = keyed and context.websocket.state in (WsState.CLOSING, WsState.CLOSED)
     over = context.tcp.state in (TcpState.CLOSED, TcpState.TIME_WAIT, TcpState.FAILED)
     if talking and not over and w.g(CORE).now < deadline:
         return int(min(tcp_tick(w, shard), deadline))

@@ -21,6 +21,7 @@ from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import Hold, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
 from firmware.limits import CLOSE_TIMEOUT_MS
 
@@ -88,7 +89,8 @@ def shard_drain(w: World, shard: int) -> int:
     while not ws_next(w, shard)[0]:
         continue
     ws_close(w, shard, 1000 if context.leaving == Leaving.ENDING else 4000)
-    if context.websocket.state == WsState.OPEN and deadline > now:
+    keyed = context.tls.state != TlsState.FAILED
+    if keyed and context.websocket.state == WsState.OPEN and deadline > now:
         return int(min(tcp_tick(w, shard), deadline))
     wanted = shard_say_goodbye(w, shard)
     if context.close_deadline:

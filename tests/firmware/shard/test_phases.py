@@ -196,6 +196,13 @@ def test_begin_bounds_a_startup_whose_end_is_fatal_also_with_a_session(node, fla
     assert context.attempt_deadline == (LAB.g(STARTUP).deadline if bounded else 0)
 
 
+def test_begin_leaves_the_queue_for_arenas_also_without_a_connection(node):
+    pool, context = LAB.g(TLS_POOL), node.shards[0]
+    pool.queue[0].shard, pool.waiting = context.address_, 1
+    call(node, shard_begin)
+    assert pool.waiting == 0
+
+
 def test_dial_without_entropy_fails_the_attempt(node):
     LAB.g(DRBG).seeded = 0
     context = node.shards[0]
@@ -284,10 +291,13 @@ def test_is_resumable_needs_both(node, present, valid, flags, resumable):
     assert call(node, shard_is_resumable)["cf"] == resumable
 
 
-def closing(node, *, tcp=TcpState.ESTABLISHED, websocket=WsState.CLOSING, left=5000):
+def closing(
+    node, *, tcp=TcpState.ESTABLISHED, websocket=WsState.CLOSING, left=5000, tls=TlsState.IDLE
+):
     context = node.shards[0]
     context.state = ShardState.BACKOFF
     context.tcp.state, context.websocket.state = tcp, websocket
+    context.tls.state = tls
     context.close_deadline = START + left * MS
     return context
 
@@ -328,6 +338,7 @@ def test_goodbye_after_both_close_frames_ends_the_stream(node, before, after):
         {"tcp": TcpState.CLOSED},
         {"tcp": TcpState.TIME_WAIT},
         {"left": 0},
+        {"tls": TlsState.FAILED},
     ],
 )
 def test_goodbye_ends_when_there_is_nothing_to_wait_for(node, change):

@@ -283,6 +283,14 @@ def test_a_close_frame_waits_for_room_in_the_transmit_buffer():
     assert counts() == (0, 1)
 
 
+def test_a_connection_without_keys_is_not_waited_for():
+    node = Node()
+    c = node.connected()
+    c.tls.state = TlsState.FAILED
+    assert node.tick() == NEVER
+    assert (c.close_deadline, c.tcp.state, counts()) == (0, TcpState.CLOSED, (0, 1))
+
+
 def test_what_a_busy_peer_had_queued_does_not_hold_the_close():
     node = Node()
     c = node.connected()
