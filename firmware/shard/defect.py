@@ -11,6 +11,8 @@ from firmware.log import log, log_write
 from firmware.shard.evidence import copy_evidence
 from firmware.shard.permit import permit_release
 from firmware.shard.verdict import classify
+from firmware.tls.pool import tls_arena_give
+from firmware.tls.protect import tls_erase
 from toolchain.asm import EAX, EDX, R8, R9, RAX, RBX, RCX, Asm, In, routine
 
 
@@ -38,7 +40,7 @@ from toolchain.asm import EAX, EDX, R8, R9, RAX, RBX, RCX, Asm, In, routine
         TcpContext.state,
         Evidence.stop,
     ],
-    calls=[copy_evidence, permit_release, classify, log_write],
+    calls=[copy_evidence, permit_release, tls_erase, tls_arena_give, classify, log_write],
     source="firmware/docs/boot.md#faults",
 )
 def shard_defect(a: Asm, shard: ShardContext) -> None:
@@ -50,6 +52,9 @@ def shard_defect(a: Asm, shard: ShardContext) -> None:
     a.mov(shard.failure, End.DEFECT)
     a.call(copy_evidence)
     a.call(permit_release)
+    # Nothing runs this shard again: what it holds of others', and its keys, go now.
+    a.call(tls_erase)
+    a.call(tls_arena_give)
     a.mov(RAX, core.now)
     a.mov(shard.disconnected_at, RAX)
     a.xor(EAX, EAX)

@@ -36,6 +36,7 @@ from firmware.shard.startup import (
     wait_budget,
 )
 from firmware.tcp.connect import tcp_connect
+from firmware.tls.pool import tls_arena_give
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_abort
 from firmware.websocket.request import ws_base
@@ -127,7 +128,7 @@ def shard_may_start(a: Asm, shard: ShardContext) -> None:
         ShardContext.permit_since,
         ShardContext.attempt_deadline,
     ],
-    calls=[tls_abort, reset_shard, startup_begin],
+    calls=[tls_abort, tls_arena_give, reset_shard, startup_begin],
     source="firmware/docs/lifecycle.md#start",
 )
 def shard_begin(a: Asm, shard: ShardContext) -> None:
@@ -135,6 +136,8 @@ def shard_begin(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.tcp.state, TcpState.CLOSED)
     with a.if_(NZ):
         a.call(tls_abort)
+    with a.else_():
+        a.call(tls_arena_give)  # a failure before the SYN left its arena or place behind
     a.call(reset_shard)
     a.mov(shard.state, ShardState.STARTING)
     a.mov(shard.phase, Phase.PERMIT)

@@ -7,6 +7,7 @@ from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.shard.reset import wipe_transport
+from firmware.tls.pool import tls_arena_give
 from firmware.tls.transport import tls_abort
 from toolchain.asm import (
     AL,
@@ -53,7 +54,7 @@ from toolchain.asm import (
         Clock.tsc_cycles_per_ms,
     ],
     writes=[ShardContext],
-    calls=[tls_abort, wipe_transport],
+    calls=[tls_abort, tls_arena_give, wipe_transport],
     saves=[R12, R13, R14, R15, RBP],
     source="firmware/docs/lifecycle.md#moves",
 )
@@ -63,6 +64,8 @@ def shard_renew(a: Asm, shard: ShardContext, number: Reg32) -> None:
     a.cmp(shard.tcp.state, TcpState.CLOSED)
     with a.if_(NE):
         a.call(tls_abort)
+    with a.else_():
+        a.call(tls_arena_give)
     # The transmit buffer may hold the token.
     a.call(wipe_transport)
     a.mov(R12, shard.tx_base)

@@ -5,6 +5,8 @@ from emulator.models.log import log
 from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.permit import permit_release
 from emulator.models.shard.verdict import classify
+from emulator.models.tls.pool import tls_arena_give
+from emulator.models.tls.protect import tls_erase
 from firmware.errors import CPU_FAULT
 from firmware.layouts.cpu import FAULTS
 from firmware.layouts.log import CONNECTION_ENDED, CPU_SHARD_FAULT
@@ -22,6 +24,8 @@ def shard_defect(w: World, shard: int) -> None:
     context.failure = End.DEFECT
     copy_evidence(w, shard)
     permit_release(w, shard)
+    tls_erase(w, shard)
+    tls_arena_give(w, shard)
     context.disconnected_at = w.g(CORE).now
     context.connected_at = context.attempt_deadline = 0
     context.phase_deadline = context.close_deadline = 0

@@ -18,6 +18,7 @@ from emulator.models.shard.startup import (
     wait_budget,
 )
 from emulator.models.tcp.connect import tcp_connect
+from emulator.models.tls.pool import tls_arena_give
 from emulator.models.tls.prepare import tls_prepare
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
@@ -51,6 +52,8 @@ def shard_begin(w: World, shard: int) -> None:
     context = w.view(ShardContext, shard)
     if context.tcp.state != TcpState.CLOSED:
         tls_abort(w, shard)
+    else:
+        tls_arena_give(w, shard)
     reset_shard(w, shard)
     context.state, context.phase, context.hold = ShardState.STARTING, Phase.PERMIT, Hold.NONE
     context.permit_since = w.g(CORE).now

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.shard.reset import wipe_transport
+from emulator.models.tls.pool import tls_arena_give
 from emulator.models.tls.transport import tls_abort
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CLOCK, CORE, PLAN
@@ -16,6 +17,8 @@ def shard_renew(w: World, shard: int, number: int) -> None:
     context = w.view(ShardContext, shard)
     if context.tcp.state != TcpState.CLOSED:
         tls_abort(w, shard)
+    else:
+        tls_arena_give(w, shard)
     wipe_transport(w, shard)
     tx, ring, slot, connection = (
         context.tx_base, context.ring_base, context.slot, context.connection,

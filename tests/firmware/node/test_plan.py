@@ -22,6 +22,7 @@ from firmware.layouts.shard import (
 )
 from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls_pool import TLS_POOL
 from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SHARDS_MAX
 from firmware.node.moving import control_plan, plan_obey, plan_save, plan_settle, plan_tick
 from firmware.node.plan import plan_mark, plan_move, plan_next, plan_row
@@ -317,3 +318,11 @@ def test_a_renewed_workspace_holds_nothing_of_the_old_shard(tcp):
     assert (shard.session.valid, shard.attempts, shard.leaving) == (0, 0, L.NO)
     assert shard.session_ptr == shard.session.address_
     assert b"\xa5" not in LAB.machine.read(address, size)
+
+
+def test_a_renewed_workspace_waits_for_no_arena():
+    (shard,) = ready_shards(3)
+    shard.tcp.state, pool = TcpState.CLOSED, LAB.g(TLS_POOL)
+    pool.queue[0].shard, pool.waiting = shard.address_, 1
+    LAB.call(shard_renew, shard=shard.address_, number=6)
+    assert pool.waiting == 0

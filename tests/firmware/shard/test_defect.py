@@ -1,5 +1,6 @@
 """A shard whose code faulted: FATAL with its evidence, and nothing of another shard changes."""
 
+from emulator.machine import Region
 from firmware.errors import CPU_FAULT
 from firmware.layouts.cpu import FAULTS
 from firmware.layouts.log import LOG, LOG_RING
@@ -7,10 +8,15 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls_arena import TlsArena
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.limits import WINDOW_ARENAS
 from firmware.shard.defect import shard_defect
 from tests.support.lab import Lab
 
-LAB = Lab(shard_defect)
+LAB = Lab(
+    shard_defect, extra=[Region("arena", WINDOW_ARENAS, TlsArena.SIZE, foreign=True)]
+)  # fmt: skip
 
 
 def test_shard_defect_keeps_evidence_and_stops_the_shard():
@@ -43,3 +49,20 @@ def test_shard_defect_keeps_evidence_and_stops_the_shard():
         'Hello. The node does not retry what failed by its own fault"\n'
     )
     assert LAB.machine.read(LAB.shard(1, wipe=False), ShardContext.SIZE) == other
+
+
+def test_its_arena_its_keys_and_its_place_in_the_queue_are_free():
+    LAB.reset()
+    LAB.g(PERMITS).max_concurrency, LAB.g(CLOCK).tsc_cycles_per_ms = 1, 1000
+    pool, first, second = LAB.g(TLS_POOL), LAB.shard(0), LAB.shard(1)
+    tls, keys = LAB.view(ShardContext, first).tls, LAB.view(ShardContext, first).tls_keys
+    pool.slots[0].address, pool.slots[0].owner = WINDOW_ARENAS, first
+    LAB.machine.write(WINDOW_ARENAS, b"secret")
+    tls.arena_ptr, keys.send.secret[:] = WINDOW_ARENAS, b"s" * 48
+    LAB.call(shard_defect, shard=first)
+    assert (pool.slots[0].owner, tls.arena_ptr) == (0, 0)
+    assert LAB.machine.read(WINDOW_ARENAS, 6) == bytes(6)
+    assert bytes(keys.send.secret) == bytes(48)
+    pool.queue[0].shard, pool.queue[1].shard, pool.waiting = first, second, 2
+    LAB.call(shard_defect, shard=first)
+    assert (pool.waiting, pool.queue[0].shard) == (1, second)
