@@ -130,6 +130,7 @@ def tls_commit_record(a: Asm, shard: ShardContext, kind: Reg32, length: Reg32) -
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(EDX, int, "Alert")],
+    outputs=[Out(CF, "1 = no room now")],
     clobbers=CALLER_SAVED,
     writes=[RECORD_OUT],
     calls=[tls_reserve_record, tls_commit_record],
@@ -152,6 +153,7 @@ def tls_alert(a: Asm, shard: ShardContext, alert: Reg32) -> None:
     a.mov(EAX, RecordType.ALERT)
     a.mov(ECX, 2)
     a.call(tls_commit_record)
+    a.clc()
     a.place(full)
     a.ret()
 

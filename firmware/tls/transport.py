@@ -236,17 +236,20 @@ def tls_commit(a: Asm, shard: ShardContext, length: Reg32) -> None:
     source="firmware/docs/layers.md; RFC 8446 6.1",
 )
 def tls_close(a: Asm, shard: ShardContext) -> None:
-    """End our direction after what is queued; with TLS close_notify goes before."""
-    tls = shard.tls
+    """End our direction after what is queued, close_notify before; without room for it, when asked again."""
+    tls, full = shard.tls, a.label("full")
     with a.block() as plain:
         a.cmp(tls.state, TlsState.CONNECTED)
         a.leave(B, plain)
         a.test(tls.flags, TlsFlag.CLOSED)
         a.leave(NZ, plain)
-        a.or_(tls.flags, TlsFlag.CLOSED)
         a.mov(EDX, Alert.CLOSE_NOTIFY)
         a.call(tls_alert)
+        a.j(C, full)
+        a.or_(tls.flags, TlsFlag.CLOSED)
     a.jmp(tcp_close)
+    a.place(full)
+    a.ret()
 
 
 @routine(

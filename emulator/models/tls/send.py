@@ -33,12 +33,13 @@ def tls_commit_record(w: World, shard: int, kind: int, length: int) -> None:
 
 
 @model
-def tls_alert(w: World, shard: int, alert: int) -> None:
+def tls_alert(w: World, shard: int, alert: int) -> int:
     """Two bytes; only close_notify is a warning."""
     at, full = tls_reserve_record(w, shard, 2)
     if not full:
         w.write(at, bytes([2 if alert else 1, alert]))
         tls_commit_record(w, shard, 21, 2)
+    return full
 
 
 @model

@@ -107,11 +107,12 @@ def tls_commit(w: World, shard: int, length: int) -> None:
 
 @model
 def tls_close(w: World, shard: int) -> None:
-    """close_notify once, then TCP closes."""
+    """close_notify once, then TCP closes; it waits for room."""
     tls = w.view(ShardContext, shard).tls
     if tls.state >= TlsState.CONNECTED and not tls.flags & TlsFlag.CLOSED:
+        if tls_alert(w, shard, 0):
+            return
         tls.flags |= TlsFlag.CLOSED
-        tls_alert(w, shard, 0)
     tcp_close(w, shard)
 
 

@@ -74,7 +74,7 @@ def test_room_for_header_type_and_tag_is_reserved_too():
 @pytest.mark.parametrize("alert", [0, 10, 20, 50, 120])
 def test_an_alert_is_sealed_when_there_are_keys(alert):
     level = 2 if alert else 1
-    BENCH.call(tls_alert, alert=alert)
+    assert BENCH.call(tls_alert, alert=alert)["cf"] == 0
     assert BENCH.sent() == b"\x15\x03\x03\x00\x02" + bytes([level, alert])
     _, peer = BENCH.keyed()
     BENCH.call(tls_alert, alert=alert)
@@ -83,7 +83,7 @@ def test_an_alert_is_sealed_when_there_are_keys(alert):
 
 def test_an_alert_without_room_is_not_sent():
     fill(23)
-    BENCH.call(tls_alert, alert=10)
+    assert BENCH.call(tls_alert, alert=10)["cf"] == 1
     assert BENCH.context.tcp.tx_end == TX_BYTES - 23
 
 

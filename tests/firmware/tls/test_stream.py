@@ -181,6 +181,18 @@ def test_close_notify_ends_in_order():
     assert BENCH.context.last_error == 0
 
 
+def test_our_fin_waits_until_close_notify_finds_room():
+    _, ours = connect()
+    tcp = BENCH.context.tcp
+    tcp.state, before, tcp.tx_end = TcpState.ESTABLISHED, tcp.tx_end, TX_BYTES - 23
+    BENCH.call(tls_close)
+    assert (tcp.state, BENCH.tls.flags & TlsFlag.CLOSED) == (TcpState.ESTABLISHED, 0)
+    tcp.tx_end = before
+    BENCH.call(tls_close)
+    assert ours.open(BENCH.sent()) == [(21, b"\x01\x00")]
+    assert (tcp.state, BENCH.tls.flags & TlsFlag.CLOSED) == (TcpState.FIN_WAIT_1, TlsFlag.CLOSED)
+
+
 @pytest.mark.parametrize("state", [TcpState.CLOSE_WAIT, TcpState.LAST_ACK, TcpState.TIME_WAIT])
 def test_a_fin_alone_is_a_truncation(state):
     peer, _ = connect()

@@ -250,12 +250,12 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
         a.j(E, failed)
         a.jmp(run)
     # What was said last still has to leave, then close_notify and our FIN.
-    a.call(tls_close)
     later(a, FAREWELL_MS)
     a.mov(shard.close_deadline, RAX)
     a.mov(echo.phase, TlsEchoPhase.END)
 
     a.place(phases[TlsEchoPhase.END])
+    a.call(tls_close)
     a.call(tcp_tick)
     for state in (TcpState.CLOSED, TcpState.FAILED, TcpState.TIME_WAIT):  # unrolled: three states
         a.cmp(shard.tcp.state, state)
