@@ -17,6 +17,7 @@ from firmware.layouts.tls import (
     Suite,
     TlsContext,
     TlsDirection,
+    TlsFlag,
     TlsKeys,
 )
 from firmware.layouts.tls_schedule import IV, KEY, KEY_BYTES, UPDATE
@@ -223,11 +224,13 @@ def tls_open(a: Asm, shard: ShardContext, text: Reg64, length: Reg32) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     clobbers=[RAX, RCX, RDI],
-    writes=[TlsKeys],
+    reads=[TlsContext.flags],
+    writes=[TlsKeys, TlsContext.flags],
     source="RFC 8446 E.1.3; firmware/docs/tls.md#secrets",
 )
 def tls_erase(a: Asm, shard: ShardContext) -> None:
-    """Erase the keys of both directions."""
+    """Erase the keys of both directions; nothing is sealed or opened with what is left."""
+    a.and_(shard.tls.flags, ~(TlsFlag.OPENING | TlsFlag.SEALING) & 0xFFFF_FFFF)
     a.lea(RDI, shard.tls_keys.send.secret.address)
     a.mov(ECX, TlsKeys.SIZE // 8)
     a.xor(EAX, EAX)

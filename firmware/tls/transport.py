@@ -47,8 +47,10 @@ from toolchain.asm import (
     C,
     E,
     In,
+    Label,
     Out,
     Reg32,
+    Routine,
     Z,
     routine,
 )
@@ -112,20 +114,28 @@ def tls_ready(a: Asm, shard: ShardContext) -> None:
     a.ret()
 
 
+def _leave_to(a: Asm, shard: ShardContext, plain: Routine, refused: Label) -> None:
+    """Go to TCP while the connection is plain; where TLS is wanted nothing passes before it starts."""
+    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
+    with a.if_(BE):
+        with a.if_(B):
+            a.cmp(CONFIG.it.gateway_secure, 0)
+            a.j(NE, refused)
+        a.jmp(plain)
+
+
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     outputs=[Out(RSI, "first readable byte"), Out(ECX, "readable bytes, in one run")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.state, TlsContext.plain_left],
+    reads=[TlsContext.state, TlsContext.plain_left, ConfigBlob.gateway_secure],
     calls=[tcp_readable, tls_pull],
     source="firmware/docs/layers.md",
 )
 def tls_readable(a: Asm, shard: ShardContext) -> None:
     """Show the plain text that was received and not yet consumed."""
-    shown = a.label("shown")
-    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
-    with a.if_(BE):
-        a.jmp(tcp_readable)
+    shown, refused = a.label("shown"), a.label("refused")
+    _leave_to(a, shard, tcp_readable, refused)
     a.cmp(shard.tls.plain_left, 0)
     a.j(NE, shown)
     a.cmp(shard.tls.state, TlsState.CONNECTED)
@@ -134,6 +144,10 @@ def tls_readable(a: Asm, shard: ShardContext) -> None:
     a.place(shown)
     a.call(tcp_readable)
     a.mov(ECX, shard.tls.plain_left)
+    a.ret()
+    a.place(refused)
+    a.call(tcp_readable)
+    a.xor(ECX, ECX)
     a.ret()
 
 
@@ -181,7 +195,12 @@ def tls_consume(a: Asm, shard: ShardContext, length: Reg32) -> None:
     inputs=[In(RBX, ShardContext, "the shard"), In(ECX, int, "bytes wanted in one run")],
     outputs=[Out(RDI, "where to write them"), Out(CF, "1 = no room now")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.state, TlsContext.flags, TlsDirection.sequence],
+    reads=[
+        TlsContext.state,
+        TlsContext.flags,
+        TlsDirection.sequence,
+        ConfigBlob.gateway_secure,
+    ],
     calls=[tcp_reserve, tls_reserve_record, tls_update_keys],
     saves=[R12],
     source="firmware/docs/layers.md; RFC 8446 4.6.3 and 5.5",
@@ -189,9 +208,7 @@ def tls_consume(a: Asm, shard: ShardContext, length: Reg32) -> None:
 def tls_reserve(a: Asm, shard: ShardContext, length: Reg32) -> None:
     """Find contiguous space for plain text; a KeyUpdate that is owed or due goes first."""
     due, room, full = a.label("due"), a.label("room"), a.label("full")
-    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
-    with a.if_(BE):
-        a.jmp(tcp_reserve)
+    _leave_to(a, shard, tcp_reserve, full)
     a.cmp(shard.tls.state, TlsState.CONNECTED)
     a.j(NE, full)
     a.test(shard.tls.flags, TlsFlag.KEY_UPDATE_OWED)
@@ -214,17 +231,18 @@ def tls_reserve(a: Asm, shard: ShardContext, length: Reg32) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "the shard"), In(ECX, int, "bytes written, at most as reserved")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.state],
+    reads=[TlsContext.state, ConfigBlob.gateway_secure],
     calls=[tcp_commit, tls_commit_record],
     source="firmware/docs/layers.md",
 )
 def tls_commit(a: Asm, shard: ShardContext, length: Reg32) -> None:
     """Make written bytes part of the stream, sealed when there are keys."""
-    a.cmp(shard.tls.state, TlsState.PASS_THROUGH)
-    with a.if_(BE):
-        a.jmp(tcp_commit)
+    refused = a.label("refused")
+    _leave_to(a, shard, tcp_commit, refused)
     a.mov(EAX, RecordType.APPLICATION_DATA)
     a.jmp(tls_commit_record)
+    a.place(refused)
+    a.ret()
 
 
 @routine(

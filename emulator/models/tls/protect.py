@@ -10,7 +10,7 @@ from emulator.models.crypto.chosen import aes_gcm_key, aes_gcm_open, aes_gcm_sea
 from emulator.models.tls.schedule import tls_expand
 from emulator.models.tls.transcript import size_of
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsDirection
+from firmware.layouts.tls import TlsDirection, TlsFlag
 from firmware.layouts.tls_schedule import IV, KEY, UPDATE
 
 
@@ -83,5 +83,7 @@ def tls_open(w: World, shard: int, text: int, length: int) -> int:
 
 @model
 def tls_erase(w: World, shard: int) -> None:
-    """No key is left."""
-    w.view(ShardContext, shard).tls_keys.wipe()
+    """No key is left, nor a flag that says so."""
+    context = w.view(ShardContext, shard)
+    context.tls.flags &= ~(TlsFlag.OPENING | TlsFlag.SEALING)
+    context.tls_keys.wipe()

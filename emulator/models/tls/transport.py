@@ -48,10 +48,18 @@ def tls_ready(w: World, shard: int) -> int:
     return int(tls.state != TlsState.CONNECTED)
 
 
+def _refused(w: World, shard: int) -> bool:
+    """Tell whether TLS is wanted and has not begun."""
+    idle = w.view(ShardContext, shard).tls.state == TlsState.IDLE
+    return bool(idle and w.g(CONFIG).gateway_secure)
+
+
 @model
 def tls_readable(w: World, shard: int) -> tuple[int, int]:
     """What TCP has, or the plaintext at its head; records are opened when there is none."""
     tls = w.view(ShardContext, shard).tls
+    if _refused(w, shard):
+        return tcp_readable(w, shard)[0], 0
     if tls.state in _PLAIN:
         return tcp_readable(w, shard)
     if not tls.plain_left and tls.state == TlsState.CONNECTED:
@@ -86,6 +94,8 @@ def tls_reserve(w: World, shard: int, length: int) -> tuple[int, int]:
     """Room of TCP, or of a record; new keys go first when they are owed or due."""
     context = w.view(ShardContext, shard)
     tls = context.tls
+    if _refused(w, shard):
+        return 0, 1
     if tls.state in _PLAIN:
         return tcp_reserve(w, shard, length)
     if tls.state != TlsState.CONNECTED:
@@ -99,6 +109,8 @@ def tls_reserve(w: World, shard: int, length: int) -> tuple[int, int]:
 @model
 def tls_commit(w: World, shard: int, length: int) -> None:
     """Into TCP's queue, as it is or as a record."""
+    if _refused(w, shard):
+        return
     if w.view(ShardContext, shard).tls.state in _PLAIN:
         tcp_commit(w, shard, length)
     else:

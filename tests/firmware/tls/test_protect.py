@@ -3,7 +3,7 @@
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from firmware.layouts.tls import Suite, TlsDirection, TlsKeys
+from firmware.layouts.tls import Suite, TlsDirection, TlsFlag, TlsKeys
 from firmware.tls.protect import (
     tls_erase,
     tls_make_key,
@@ -117,6 +117,8 @@ def test_the_next_secret_follows_from_the_last(suite):
 def test_nothing_of_the_keys_is_left():
     take(keys().send, trace.CLIENT_HANDSHAKE)
     take(keys().receive, trace.SERVER_HANDSHAKE)
+    BENCH.tls.flags = TlsFlag.OPENING | TlsFlag.SEALING | TlsFlag.CCS_SENT
     BENCH.call(tls_erase)
+    assert BENCH.tls.flags == TlsFlag.CCS_SENT
     assert BENCH.lab.machine.read(keys().address_, TlsKeys.SIZE) == bytes(TlsKeys.SIZE)
     assert TlsDirection.SIZE * 2 == TlsKeys.SIZE

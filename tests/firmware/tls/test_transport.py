@@ -3,6 +3,7 @@
 import pytest
 
 from emulator.simulation.packet import ACK, RST
+from firmware.layouts.config import CONFIG
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpFlag, TcpState
 from firmware.layouts.tls import TlsState
@@ -45,6 +46,17 @@ def test_bytes_pass_both_ways():
     assert got["cf"] == 0
     BENCH.call(tls_commit, length=3)
     assert tcp.tx_end == 3
+
+
+def test_nothing_passes_before_the_handshake_of_a_node_that_wants_tls():
+    tcp = BENCH.open()
+    BENCH.lab.g(CONFIG).gateway_secure = 1
+    BENCH.feed(payload=b"plain")
+    BENCH.lab.view(ShardContext, BENCH.shard).tls.plain_left = 5
+    assert BENCH.call(tls_readable)["ecx"] == 0
+    assert BENCH.call(tls_reserve, length=3)["cf"] == 1
+    BENCH.call(tls_commit, length=3)
+    assert tcp.tx_end == 0
 
 
 def test_close_and_abort_are_those_of_tcp():
