@@ -14,6 +14,7 @@ from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, Stop, StopPhase
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
+from firmware.layouts.tls_sites import HANDSHAKE_TIMEOUT
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE, shard_begin, shard_may_start
 from firmware.shard.lose import shard_lose
@@ -67,6 +68,8 @@ CLOSE_UNKNOWN_ERROR = 4000
         TcpContext.error,
         TlsContext.state,
         TlsContext.error,
+        TlsContext.arena_ptr,
+        TlsContext.deadline,
         WebSocketContext.state,
     ],
     calls=[shard_fail],
@@ -91,6 +94,19 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.websocket.state, WsState.CLOSED)
     a.j(AE, fail)
 
+    # Before ClientHello nobody else looks at the time of TLS, which includes the SYN's.
+    a.mov(EDX, End.TIMEOUT)
+    with a.block() as in_time:
+        a.cmp(shard.tls.state, TlsState.IDLE)
+        a.leave(NE, in_time)
+        a.cmp(shard.tls.arena_ptr, 0)
+        a.leave(E, in_time)
+        a.mov(RAX, core.now)
+        a.cmp(RAX, shard.tls.deadline)
+        a.leave(B, in_time)
+        a.mov(R9D, HANDSHAKE_TIMEOUT.code)
+        a.jmp(fail)
+
     # Only an attempt has a deadline; READY keeps it at zero.
     a.mov(RAX, shard.attempt_deadline)
     a.test(RAX, RAX)
@@ -99,7 +115,6 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
     a.cmp(RAX, core.now)
     with a.if_(A):
         a.ret()
-    a.mov(EDX, End.TIMEOUT)
     a.mov(R9D, ATTEMPT_TIMEOUT.code)
     a.mov(R8D, CLOSE_UNKNOWN_ERROR)
     a.place(fail)

@@ -2,34 +2,28 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_bytes
-from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import HANDSHAKE_TIMEOUT_MS, TlsContext, TlsState
+from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.tls_arena import GROUPS, RANDOM_BYTES, SESSION_ID_BYTES, TlsArena
 from firmware.layouts.tls_sites import NO_ROOM
 from firmware.tls.fail import fail, tls_fail
 from firmware.tls.hello import tls_write_hello
 from firmware.tls.hellos import tls_send_message
 from firmware.tls.share import tls_make_share
-from toolchain.asm import ECX, R12, RAX, RBX, RDI, RSI, Asm, C, In, routine
+from toolchain.asm import ECX, R12, RBX, RDI, RSI, Asm, C, In, routine
 
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose TCP is ESTABLISHED; its arena has the name")],
     clobbers=CALLER_SAVED,
-    reads=[
-        TlsContext.arena_ptr,
-        TlsArena.hello_len,
-        CoreState.now,
-        Clock.tsc_cycles_per_ms,
-    ],
-    writes=[TlsContext.state, TlsContext.deadline],
+    reads=[TlsContext.arena_ptr, TlsArena.hello_len],
+    writes=[TlsContext.state],
     calls=[drbg_bytes, tls_make_share, tls_write_hello, tls_send_message, tls_fail],
     saves=[R12],
     source="RFC 8446 4.1.2; firmware/docs/tls.md#clienthello",
 )
 def tls_begin(a: Asm, shard: ShardContext) -> None:
-    """Send ClientHello; the handshake has ten seconds from here on."""
+    """Send ClientHello; the handshake's ten seconds run since before the SYN."""
     arena = TlsArena.at(R12)
     a.mov(R12, shard.tls.arena_ptr)
     for drawn, size in ((arena.random, RANDOM_BYTES), (arena.session_id, SESSION_ID_BYTES)):
@@ -45,8 +39,5 @@ def tls_begin(a: Asm, shard: ShardContext) -> None:
     with a.if_(C):
         fail(a, NO_ROOM.code)
         a.ret()
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, HANDSHAKE_TIMEOUT_MS)
-    a.add(RAX, core.now)
-    a.mov(shard.tls.deadline, RAX)
     a.mov(shard.tls.state, TlsState.WAIT_SERVER_HELLO)
     a.ret()

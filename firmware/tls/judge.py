@@ -5,7 +5,7 @@ from firmware.cpu.date import date_now
 from firmware.errors import Layer
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import MESSAGE_IN, TlsContext, TlsState
+from firmware.layouts.tls import MESSAGE_IN, TlsContext
 from firmware.layouts.tls_arena import LEAF, TlsArena
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
 from firmware.layouts.x509 import X509_VERDICTS, Certificate, Slice
@@ -16,7 +16,6 @@ from firmware.x509.chain import x509_chain_begin
 from firmware.x509.path import x509_chain_step
 from firmware.x509.verify import x509_verify_signature
 from toolchain.asm import (
-    AE,
     AL,
     CL,
     EAX,
@@ -163,7 +162,6 @@ def tls_judge(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "the shard")],
     outputs=[Out(RAX, "TSC when its handshake next wants to run; all ones = there is none")],
     reads=[
-        TlsContext.state,
         TlsContext.arena_ptr,
         TlsContext.deadline,
         TlsArena.paused_record,
@@ -173,13 +171,11 @@ def tls_judge(a: Asm, shard: ShardContext) -> None:
 )
 def tls_wakes(a: Asm, shard: ShardContext) -> None:
     """Tell when: at once while a chain is judged, else when the server has said more, or at the end."""
-    a.mov(EAX, shard.tls.state)
-    a.sub(EAX, TlsState.WAIT_SERVER_HELLO)
-    a.cmp(EAX, TlsState.CONNECTED - TlsState.WAIT_SERVER_HELLO)
-    with a.if_(AE):
-        a.mov(RAX, -1)
-        a.ret()
     a.mov(RAX, shard.tls.arena_ptr)
+    a.test(RAX, RAX)
+    with a.if_(Z):
+        a.dec(RAX)
+        a.ret()
     a.cmp(TlsArena.at(RAX).paused_record, 0)
     a.mov(RAX, shard.tls.deadline)
     a.cmov(NE, RAX, core.now)

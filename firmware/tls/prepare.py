@@ -4,8 +4,9 @@ from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.crypto import BUFFER_IN, DRBG, Drbg
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsContext
+from firmware.layouts.tls import HANDSHAKE_TIMEOUT_MS, TlsContext
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import TLS_POOL, TlsPool
 from firmware.layouts.tls_sites import (
@@ -66,8 +67,10 @@ YEAR_S = 31_556_952
         Variants.usable,
         TlsPool.slots,
         TlsContext.arena_ptr,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
     ],
-    writes=[TlsArena.host, TlsArena.host_len, TlsArena.is_address],
+    writes=[TlsContext.deadline, TlsArena.host, TlsArena.host_len, TlsArena.is_address],
     calls=[date_now, tls_arena_take, dns_parse_quad, tls_fail],
     saves=[R12, R13, R14],
     source="firmware/docs/tls.md#before-the-syn",
@@ -95,6 +98,10 @@ def tls_prepare(a: Asm, shard: ShardContext, host: Reg64, length: Reg32) -> None
     a.call(tls_arena_take)
     a.j(C, waits)
 
+    # What keeps the arena from others is bounded: the SYN counts too.
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, HANDSHAKE_TIMEOUT_MS)
+    a.add(RAX, core.now)
+    a.mov(shard.tls.deadline, RAX)
     # RFC 6066 3: a name goes without its last dot, and an address is no name.
     a.mov(R14, shard.tls.arena_ptr)
     a.cmp(mem8(R12, -1, index=R13, ref=BUFFER_IN), ord("."))

@@ -1,6 +1,6 @@
 """The transport that WebSocket uses: TCP as it is for `ws://`, TLS records for `wss://`.
 
-Before `tls_start` a connection is plain too: the question for the gateway's address needs no start.
+Before `tls_start` a connection of a node without TLS is plain too; one with TLS carries nothing.
 """
 
 from firmware.abi import CALLER_SAVED

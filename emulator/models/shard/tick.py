@@ -22,6 +22,7 @@ from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, StopPhase
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_sites import HANDSHAKE_TIMEOUT
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import ATTEMPT_TIMEOUT, CONNECTION_GONE
 from firmware.shard.tick import CLOSE_UNKNOWN_ERROR
@@ -31,13 +32,15 @@ from firmware.shard.tick import CLOSE_UNKNOWN_ERROR
 def shard_find_failure(w: World, shard: int) -> None:
     """Lowest layer first; then the attempt's deadline."""
     context = w.view(ShardContext, shard)
-    deadline = context.attempt_deadline
+    deadline, tls = context.attempt_deadline, context.tls
     if context.tcp.state == TcpState.FAILED:
         shard_fail(w, shard, End.TCP_FAILED, 0, 0, context.tcp.error)
-    elif context.tls.state == TlsState.FAILED:
-        shard_fail(w, shard, End.TLS_FAILED, 0, 0, context.tls.error)
+    elif tls.state == TlsState.FAILED:
+        shard_fail(w, shard, End.TLS_FAILED, 0, 0, tls.error)
     elif context.websocket.state >= WsState.CLOSED:
         shard_fail(w, shard, End.NETWORK, 0, 0, CONNECTION_GONE.code)
+    elif tls.state == TlsState.IDLE and tls.arena_ptr and tls.deadline <= w.g(CORE).now:
+        shard_fail(w, shard, End.TIMEOUT, 0, 0, HANDSHAKE_TIMEOUT.code)
     elif deadline and deadline <= w.g(CORE).now:
         shard_fail(w, shard, End.TIMEOUT, 0, CLOSE_UNKNOWN_ERROR, ATTEMPT_TIMEOUT.code)
 

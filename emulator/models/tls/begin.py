@@ -7,7 +7,6 @@ from emulator.models.tls.hello import tls_write_hello
 from emulator.models.tls.hellos import tls_send_message
 from emulator.models.tls.share import tls_make_share
 from emulator.models.tls.transcript import arena_of
-from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Group, TlsState
 from firmware.layouts.tls_sites import NO_ROOM
@@ -15,7 +14,7 @@ from firmware.layouts.tls_sites import NO_ROOM
 
 @model
 def tls_begin(w: World, shard: int) -> None:
-    """Two numbers, one key, one message, ten seconds."""
+    """Two numbers, one key, one message."""
     tls, arena = w.view(ShardContext, shard).tls, arena_of(w, shard)
     drbg_bytes(w, arena.offset_of("random"), 32)
     drbg_bytes(w, arena.offset_of("session_id"), 32)
@@ -24,5 +23,4 @@ def tls_begin(w: World, shard: int) -> None:
     if tls_send_message(w, shard, arena.offset_of("hello"), arena.hello_len):
         refuse(w, shard, NO_ROOM)
         return
-    tls.deadline = w.g(CORE).now + 10_000 * w.g(CLOCK).tsc_cycles_per_ms
     tls.state = TlsState.WAIT_SERVER_HELLO

@@ -9,7 +9,6 @@ from emulator.models.x509.path import x509_chain_step
 from emulator.models.x509.verify import x509_verify_signature
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.x509 import VERDICTS
 from firmware.layouts.x509_chain import ChainState
@@ -59,7 +58,7 @@ def tls_judge(w: World, shard: int) -> int:
 def tls_wakes(w: World, shard: int) -> int:
     """At once while a chain is judged, else at the end of the ten seconds."""
     tls = w.view(ShardContext, shard).tls
-    if not TlsState.WAIT_SERVER_HELLO <= tls.state < TlsState.CONNECTED:
+    if not tls.arena_ptr:
         return 2**64 - 1
     judging = arena_of(w, shard).paused_record
     return int(w.g(CORE).now if judging else tls.deadline)

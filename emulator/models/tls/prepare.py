@@ -8,6 +8,8 @@ from emulator.models.tls.pool import tls_arena_take
 from emulator.models.tls.transcript import arena_of
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.tls_sites import CLOCK_IMPOSSIBLE, CRYPTO_BROKEN, NO_ARENA, NO_ENTROPY
 from firmware.layouts.variants import VARIANTS
@@ -34,6 +36,7 @@ def tls_prepare(w: World, shard: int, host: int, length: int) -> int:
         return 1
     if tls_arena_take(w, shard):
         return 1
+    w.view(ShardContext, shard).tls.deadline = w.g(CORE).now + 10_000 * w.g(CLOCK).tsc_cycles_per_ms
     arena, name = arena_of(w, shard), w.read(host, length)
     if name.endswith(b"."):
         name = name[:-1]

@@ -191,3 +191,17 @@ def test_a_server_that_never_answers_a_hello(secure):
     # The four arenas are free again, so the two that queued have them now.
     rig.run(0.2)
     assert sum(map(bool, arenas(rig)[0])) == 2
+
+
+@pytest.mark.parametrize("mode", [DiscoveryMode.STATIC, DiscoveryMode.HTTP])
+def test_a_server_that_never_answers_a_syn_keeps_no_arena(secure, mode):
+    config = {"attempt_timeout_ms": 30_000, "discovery": mode}
+    rig = secure(6, config=config, faults="drop p=1 match=tcp")
+    rig.world.run_until(
+        lambda: rig.node.shard(0).evidence.error == HANDSHAKE_TIMEOUT.code,
+        within_ns=15 * NS_PER_S,
+    )
+    assert 10 <= rig.now_s() <= 11
+    rig.run(0.2)
+    taken = 2 if mode == DiscoveryMode.STATIC else 1
+    assert sum(map(bool, arenas(rig)[0])) == taken

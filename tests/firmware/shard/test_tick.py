@@ -23,8 +23,9 @@ from firmware.layouts.shard import (
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
+from firmware.layouts.tls_sites import HANDSHAKE_TIMEOUT
 from firmware.layouts.websocket import WsState
-from firmware.shard.tick import shard_tick, shards_tick
+from firmware.shard.tick import shard_find_failure, shard_tick, shards_tick
 from tests.support.lab import Lab
 from tests.support.net import NEEDED, ROUTER, START, NetBench, ip32
 from tests.support.states import (
@@ -488,6 +489,26 @@ def test_tick_attempt_ends_at_its_deadline():
     context = node.shards[0]
     assert (context.state, context.evidence.end) == (ShardState.BACKOFF, End.TIMEOUT)
     assert context.evidence.phase == Phase.TCP
+
+
+@pytest.mark.parametrize("state", TlsState)
+@pytest.mark.parametrize("late", [-1, 0])
+@pytest.mark.parametrize("arena", [0, 0x6B00_0000])
+def test_the_time_of_tls_counts_from_before_the_syn(state, late, arena):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase, context.tcp.state = (
+        ShardState.STARTING,
+        Phase.TCP,
+        TcpState.SYN_SENT,
+    )
+    context.tls.state, context.tls.arena_ptr = state, arena
+    context.tls.deadline = LAB.g(CORE).now - late
+    LAB.call(shard_find_failure, shard=context.address_)
+    if state != TlsState.FAILED:
+        over = state == TlsState.IDLE and arena and late == 0
+        expected = (End.TIMEOUT, HANDSHAKE_TIMEOUT.code) if over else (End.NONE, 0)
+        assert (context.failure, context.last_error) == expected
 
 
 @pytest.mark.parametrize("now", [START, 2**63 - 5])

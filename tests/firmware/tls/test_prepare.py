@@ -13,6 +13,7 @@ from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.variants import VARIANTS, Variant
 from firmware.limits import ARENA_STRIDE, WINDOW_ARENAS
+from firmware.tls.judge import tls_wakes
 from firmware.tls.prepare import YEAR_S, tls_prepare
 from firmware.tls.transport import tls_abort, tls_ready, tls_start
 from tests.support.lab import Lab
@@ -21,7 +22,7 @@ from tests.support.variants import choose
 
 SHARDS = 6
 LAB = Lab(
-    tls_abort, tls_prepare, tls_ready, tls_start, slots=SHARDS, semantics=False,
+    tls_abort, tls_prepare, tls_ready, tls_start, tls_wakes, slots=SHARDS, semantics=False,
     extra=[
         Region(f"arena{n}", WINDOW_ARENAS + n * ARENA_STRIDE, TlsArena.SIZE, foreign=True)
         for n in range(ARENAS_MAX)
@@ -72,6 +73,17 @@ def test_the_host_is_laid_down_for_name_and_chain(host, kept, is_address):
     arena = LAB.view(TlsArena, shard().tls.arena_ptr)
     assert bytes(arena.host[: arena.host_len]) == kept
     assert arena.is_address == is_address
+
+
+def test_the_ten_seconds_begin_before_the_syn():
+    assert prepare() == 0
+    assert shard().tls.deadline == LAB.g(CORE).now + 10_000 * 1000
+    assert LAB.call(tls_wakes, shard=shard().address_).outputs["rax"] == shard().tls.deadline
+    LAB.g(CORE).now += 9
+    LAB.call(tls_start, shard=shard().address_)
+    assert shard().tls.deadline == LAB.g(CORE).now - 9 + 10_000 * 1000
+    LAB.call(tls_abort, shard=shard().address_)
+    assert LAB.call(tls_wakes, shard=shard().address_).outputs["rax"] == 2**64 - 1
 
 
 def test_a_plain_connection_needs_nothing():
