@@ -47,6 +47,7 @@ from toolchain.asm import (
     EBP,
     ECX,
     EDX,
+    NC,
     NE,
     NZ,
     R12,
@@ -81,16 +82,18 @@ RESUMES_UNANSWERED_MAX = 3
         ShardContext.failure_flags,
         ShardContext.phase,
         Session.unanswered_resumes,
+        Session.resume_host_len,
         Session.valid,
     ],
     writes=[
+        ShardContext.required_wait_ms,
         ShardContext.flags,
         ShardContext.user_id,
         Session.valid,
         Session.resume_host_len,
         Session.unanswered_resumes,
     ],
-    calls=[log_write],
+    calls=[shard_is_resumable, log_write],
     source="firmware/docs/lifecycle.md#session-after-a-failure",
 )
 def settle_session(a: Asm, shard: ShardContext) -> None:
@@ -114,6 +117,15 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
     a.sub(ECX, Phase.RESOLVE)
     a.cmp(ECX, Phase.WS - Phase.RESOLVE)
     a.j(A, keep)
+    # The wait after a certificate is for its server; the next attempt goes to another.
+    with a.block() as same:
+        a.cmp(AL, Phase.TLS)
+        a.leave(NE, same)
+        a.cmp(session.resume_host_len, 0)
+        a.leave(E, same)
+        a.call(shard_is_resumable)
+        a.leave(NC, same)
+        a.mov(shard.required_wait_ms, 0)
     a.mov(session.resume_host_len, 0)
     a.place(keep)
     a.jmp(done)
@@ -148,6 +160,7 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
         ShardContext.reconnect_deadline,
         Evidence.lost,
         Evidence.required_wait_ms,
+        Evidence.tls_site,
     ],
     writes=[Evidence.delay_ms, Evidence.next_step, Evidence.then, Evidence.stop],
     calls=[shard_is_resumable, classify, log_write],
@@ -174,6 +187,8 @@ def record_backoff(a: Asm, shard: ShardContext) -> None:
         a.leave(E, said)
         a.test(AL, AL)
         a.leave(Z, said)
+        a.cmp(kept.tls_site, 0)
+        a.leave(NE, said)  # nobody asked for the wait after a failure in TLS
         a.add(AL, Then.WAIT_RESUME - Then.RESUME)
     a.mov(kept.then, AL)
     a.call(classify)

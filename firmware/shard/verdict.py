@@ -179,6 +179,7 @@ def shard_verdict(a: Asm, shard: ShardContext) -> None:
         Evidence.end,
         Evidence.stop,
         Evidence.required_wait_ms,
+        Evidence.tls_site,
         Startup.budget_ms,
         CLASSES,
     ],
@@ -208,8 +209,11 @@ def classify(a: Asm, shard: ShardContext) -> None:
     a.cmp(kept.stop, Stop.STARTUP_DEADLINE)
     with a.if_(E):
         a.mov(AL, Classification.TIMEOUT)
-        a.cmp(kept.required_wait_ms, 0)
-        with a.if_(NE):
+        with a.block() as own:
+            a.cmp(kept.required_wait_ms, 0)
+            a.leave(E, own)
+            a.cmp(kept.tls_site, 0)
+            a.leave(NE, own)  # the wait after a failure in TLS limits no rate
             a.mov(AL, Classification.RATE_LIMIT)
     a.mov(kept.reported, AL)
     a.xor(ECX, ECX)

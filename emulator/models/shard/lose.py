@@ -69,6 +69,9 @@ def settle_session(w: World, shard: int) -> None:
         if was == SSES_VALID:
             log(w, SESSION_RESET, shard)
     elif context.phase in _CONNECTING:
+        dropped = context.phase == Phase.TLS and session.resume_host_len
+        if dropped and shard_is_resumable(w, shard):
+            context.required_wait_ms = 0
         session.resume_host_len = 0
 
 
@@ -81,7 +84,7 @@ def record_backoff(w: World, shard: int) -> None:
     kept.next_step = NextStep.RESUME if shard_is_resumable(w, shard) else NextStep.IDENTIFY
     if not context.reconnect_deadline:
         kept.delay_ms, kept.then = 0, Then.NOTHING
-    elif kept.required_wait_ms:
+    elif kept.required_wait_ms and not kept.tls_site:
         kept.then = Then.WAIT_RESUME if kept.next_step == NextStep.RESUME else Then.WAIT_IDENTIFY
     else:
         kept.then = Then.RESUME if kept.next_step == NextStep.RESUME else Then.IDENTIFY

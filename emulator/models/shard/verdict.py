@@ -65,7 +65,7 @@ def classify(w: World, shard: int) -> None:
         kept.classification = CLASS_OF[End(kept.end)]
     kept.reported = kept.classification
     if kept.stop == Stop.STARTUP_DEADLINE:
-        limited = kept.required_wait_ms != 0
+        limited = kept.required_wait_ms != 0 and not kept.tls_site
         kept.reported = Classification.RATE_LIMIT if limited else Classification.TIMEOUT
     startup = kept.stop in (Stop.STARTUP_ATTEMPTS, Stop.STARTUP_DEADLINE)
     kept.budget_ms = w.g(STARTUP).budget_ms if startup else 0

@@ -22,8 +22,10 @@ from firmware.layouts.shard import (
     ShardFlag,
     ShardState,
     Stop,
+    Then,
 )
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.tls_sites import CERTIFICATE_NAME
 from firmware.layouts.websocket import WsState
 from firmware.shard.lose import record_backoff, settle_session, shard_hold, shard_lose
 from tests.support.lab import Lab
@@ -124,6 +126,37 @@ def test_settle_session_drops_only_a_host_that_was_not_reached(phase):
     dropped = phase in (Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
     assert context.session.resume_host_len == (0 if dropped else 9)
     assert context.session.valid == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "host", "flags", "wait"),
+    [
+        (Phase.TLS, 9, ShardFlag.SEQ_VALID, 0),
+        (Phase.RESOLVE, 9, ShardFlag.SEQ_VALID, 120_000),  # that was discovery's server
+        (Phase.WS, 9, ShardFlag.SEQ_VALID, 120_000),
+        (Phase.TLS, 9, 0, 120_000),
+        (Phase.TLS, 0, ShardFlag.SEQ_VALID, 120_000),
+    ],
+)
+def test_settle_session_does_not_wait_for_the_certificate_of_a_host_that_it_drops(
+    phase, host, flags, wait
+):
+    shard, context = prepare(
+        {"phase": phase, "flags": flags, "required_wait_ms": 120_000},
+        session={"valid": 1, "resume_host_len": host},
+    )
+    LAB.call(settle_session, shard=shard)
+    assert context.required_wait_ms == wait
+
+
+@pytest.mark.parametrize("site", [0, CERTIFICATE_NAME.number])
+def test_record_backoff_tells_who_wants_the_wait(site):
+    shard, context = prepare({"state": ShardState.BACKOFF, "reconnect_deadline": NOW + 1})
+    kept = context.evidence
+    kept.required_wait_ms, kept.tls_site, kept.end = 120_000, site, End.TLS_FAILED
+    LAB.call(record_backoff, shard=shard)
+    assert kept.then == (Then.IDENTIFY if site else Then.WAIT_IDENTIFY)
+    assert ("the wait that the gateway requires" in lines()[0]) == (not site)
 
 
 @settings(max_examples=250, deadline=None)

@@ -16,6 +16,7 @@ from firmware.layouts.shard import (
     ShardFlag,
     Stop,
 )
+from firmware.layouts.tls_sites import CERTIFICATE_NAME
 from firmware.shard.verdict import classify, judge_health, shard_verdict
 from tests.support.lab import Lab
 from tests.support.states import MS, NOW, policies, set_policy, shard_fields
@@ -161,10 +162,12 @@ def test_shard_verdict_limits(fields, stop):
     end=st.sampled_from(End),
     stop=st.sampled_from(Stop),
     wait=st.sampled_from([0, 5_000]),
+    site=st.sampled_from([0, CERTIFICATE_NAME.number]),
 )
-def test_classify_any_state_matches_model(flags, end, stop, wait):
+def test_classify_any_state_matches_model(flags, end, stop, wait, site):
     shard, _ = prepare(
-        {"failure_flags": flags}, {"end": end, "stop": stop, "required_wait_ms": wait}
+        {"failure_flags": flags},
+        {"end": end, "stop": stop, "required_wait_ms": wait, "tls_site": site},
     )
     LAB.call(classify, shard=shard)
 
@@ -196,3 +199,16 @@ def test_classify_names_the_kind_of_error(end, flags, stop, wait, wanted, report
     assert (kept.classification, kept.reported) == (wanted, reported)
     limit = stop in (Stop.STARTUP_ATTEMPTS, Stop.STARTUP_DEADLINE)
     assert kept.budget_ms == (45_000 if limit else 0)
+
+
+def test_classify_a_startup_that_ends_in_the_wait_after_a_certificate_has_no_rate_limit():
+    shard, context = prepare(
+        evidence={
+            "end": End.TLS_FAILED,
+            "stop": Stop.STARTUP_DEADLINE,
+            "required_wait_ms": 120_000,
+            "tls_site": CERTIFICATE_NAME.number,
+        }
+    )
+    LAB.call(classify, shard=shard)
+    assert context.evidence.reported == C.TIMEOUT
