@@ -58,6 +58,30 @@ from toolchain.asm import (
 D = DISCOVERY.it
 
 
+def end_question(a: Asm, shard: ShardContext) -> None:
+    """End the question of a shard whose TLS failed while it asked: all who wait share the reason.
+
+    The shard's evidence is copied. What `discovery_later` clobbers changes.
+    """
+    with a.block() as other:
+        a.cmp(shard.evidence.tls_site, 0)
+        a.leave(E, other)
+        a.cmp(shard.phase, Phase.RESOLVE)
+        a.leave(NE, other)
+        a.mov(EAX, D.state)
+        a.sub(EAX, DiscoveryState.RESOLVE)
+        a.cmp(EAX, DiscoveryState.BODY - DiscoveryState.RESOLVE)
+        a.leave(A, other)
+        a.movzx(EAX, shard.slot)
+        a.inc(EAX)
+        a.cmp(EAX, D.owner)
+        a.leave(NE, other)
+        a.mov(EAX, shard.required_wait_ms)
+        a.mov(D.retry_after_ms, RAX)
+        a.mov(R9D, shard.last_error)
+        a.call(discovery_later)
+
+
 @routine(
     inputs=[In(RBX, ShardContext, "a shard in phase RESOLVE that knows the gateway")],
     outputs=[Out(CF, "1 = not now: its key is busy, or no Identify is left")],

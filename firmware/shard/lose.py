@@ -1,7 +1,9 @@
 """What happens to a shard whose connection is over: evidence, next state, one record, farewell."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.gateway.discovery_verdict import discovery_later
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.discovery import Discovery
 from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
 from firmware.layouts.log import (
@@ -32,6 +34,7 @@ from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.limits import CLOSE_TIMEOUT_MS, RECONNECT_BACKOFF_MS
 from firmware.log import log, log_write
 from firmware.shard.backoff import choose_delay, schedule_backoff, schedule_backoff_jittered
+from firmware.shard.discover import end_question
 from firmware.shard.evidence import copy_evidence
 from firmware.shard.gap import shard_gap_begin
 from firmware.shard.permit import permit_refuse, permit_release
@@ -280,13 +283,21 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
     reads=[
         ShardContext.failure_close,
         ShardContext.sequence,
+        ShardContext.phase,
+        ShardContext.slot,
+        ShardContext.required_wait_ms,
+        ShardContext.last_error,
         TcpContext.state,
         WebSocketContext.state,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
         Evidence.lost,
+        Evidence.tls_site,
+        Discovery.state,
+        Discovery.owner,
     ],
     writes=[
+        Discovery.retry_after_ms,
         ShardContext.phase,
         ShardContext.disconnected_at,
         ShardContext.connected_at,
@@ -300,6 +311,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
     ],
     calls=[
         copy_evidence,
+        discovery_later,
         settle_session,
         shard_gap_begin,
         permit_release,
@@ -314,6 +326,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
 def shard_lose(a: Asm, shard: ShardContext) -> None:
     """Take one shard from STARTING or READY to BACKOFF or FATAL (decision 16's order)."""
     a.call(copy_evidence)
+    end_question(a, shard)
     # The outage begins when the loss is seen, and lasts over all attempts until the next READY.
     a.cmp(shard.evidence.lost, 0)
     with a.if_(NE):

@@ -85,6 +85,15 @@ def shard_discover(w: World, shard: int) -> int:
     return _ask(w, shard)
 
 
+def end_question(w: World, shard: int) -> None:
+    """A question that fails in TLS ends for all with its owner's reason and wait."""
+    context, found = w.view(ShardContext, shard), w.g(DISCOVERY)
+    asks = context.phase == Phase.RESOLVE and found.owner == context.slot + 1
+    if asks and context.evidence.tls_site and D.RESOLVE <= found.state <= D.BODY:
+        found.retry_after_ms = context.required_wait_ms
+        discovery_later(w, context.last_error)
+
+
 def _lives(w: World) -> bool:
     """Tell whether the attempt that asks is still where it asks."""
     found = w.g(DISCOVERY)

@@ -7,6 +7,7 @@ from emulator.models.shard.backoff import (
     schedule_backoff,
     schedule_backoff_jittered,
 )
+from emulator.models.shard.discover import end_question
 from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.gap import shard_gap_begin
 from emulator.models.shard.permit import permit_refuse, permit_release
@@ -123,6 +124,7 @@ def shard_lose(w: World, shard: int) -> None:
     """Evidence, state and deadline, one record; the wipe comes when the next attempt starts."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     copy_evidence(w, shard)
+    end_question(w, shard)
     if context.evidence.lost:
         context.disconnected_at = now
         context.gap_from = context.sequence

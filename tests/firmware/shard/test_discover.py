@@ -22,9 +22,11 @@ from firmware.layouts.shard import End, FailureFlag, Hold, Phase, ShardFlag, Sha
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.tls_sites import CERTIFICATE_NAME
 from firmware.layouts.variants import Variant
 from firmware.shard.dial import shard_dial
 from firmware.shard.discover import shard_confirm_permit, shard_discover
+from firmware.shard.lose import shard_lose
 from pxe.gateway.rest import json_reply, rate_limit, redirect
 from tests.firmware.shard.test_tick import LAB
 from tests.firmware.shard.test_tick import Node as TickNode
@@ -316,6 +318,36 @@ def test_an_attempt_that_ended_asks_no_more(node, change):
         DISCOVERY_ABANDONED.code,
     )
     assert (node.found.state, node.found.not_before) == (S.IDLE, node.now + 5_000 * MS)
+
+
+@pytest.mark.parametrize("state", S)
+@pytest.mark.parametrize(
+    ("phase", "owner", "error", "ends"),
+    [
+        (Phase.RESOLVE, 1, CERTIFICATE_NAME.code | 2, True),
+        (Phase.RESOLVE, 2, CERTIFICATE_NAME.code | 2, False),
+        (Phase.TLS, 1, CERTIFICATE_NAME.code | 2, False),
+        (Phase.RESOLVE, 1, DISCOVERY_UNAVAILABLE.code, False),
+    ],
+)
+def test_a_question_that_fails_in_tls_ends_with_its_own_reason(
+    node, state, phase, owner, error, ends
+):
+    context = node.shards[0]
+    context.phase, context.failure, context.last_error = phase, End.TLS_FAILED, error
+    context.required_wait_ms = 120_000
+    node.found.state, node.found.owner, node.found.attempt = state, owner, 1
+    node.later(100)
+    node.call(shard_lose)
+    if ends and S.RESOLVE <= state <= S.BODY:
+        assert (node.found.state, node.found.owner, node.found.error) == (S.IDLE, 0, error)
+        assert node.found.not_before == node.now + 120_000 * MS
+        assert not node.discover(1)
+        other = node.shards[1]
+        assert (other.failure, other.last_error) == (End.NETWORK, error)
+        assert other.required_wait_ms == 120_000
+    else:
+        assert (node.found.state, node.found.owner) == (state, owner)
 
 
 def test_who_began_when_it_was_abandoned_waits(node):
