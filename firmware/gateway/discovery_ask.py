@@ -29,6 +29,7 @@ from firmware.websocket.fields import CRLF
 from firmware.websocket.request import HOST, START, put, put_port
 from toolchain.asm import (
     AX,
+    CF,
     EAX,
     ECX,
     EDX,
@@ -47,6 +48,7 @@ from toolchain.asm import (
     C,
     E,
     In,
+    Out,
     mem8,
     mem16,
     routine,
@@ -121,6 +123,7 @@ def discovery_begin(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     inputs=[In(RBX, ShardContext, "the shard that asks, its connection closed")],
+    outputs=[Out(CF, "1 = TLS is not ready: it waits for an arena, or the attempt failed")],
     clobbers=CALLER_SAVED,
     reads=[
         Discovery.host_len,
@@ -146,7 +149,7 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
     a.call(dns_resolve)
     a.cmp(EAX, 1)
     with a.if_(E):
-        a.ret()
+        a.ret()  # CF = 0
     a.mov(R9D, DISCOVERY_ADDRESS.code)
     a.j(A, fail)
     a.mov(shard.tcp.remote_ip, EDX)
@@ -167,9 +170,12 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
     a.mov(R8D, D.redirects)
     a.mov(R9D, D.token)
     log(a, DISCOVERY_ASK, RBX)
+    a.clc()
     a.ret()
     a.place(fail)
-    a.jmp(discovery_retry)
+    a.call(discovery_retry)
+    a.clc()
+    a.ret()
 
 
 @routine(

@@ -36,6 +36,7 @@ from toolchain.asm import (
     EAX,
     ECX,
     EDX,
+    NC,
     NE,
     NZ,
     R9D,
@@ -140,6 +141,7 @@ def shard_confirm_permit(a: Asm, shard: ShardContext) -> None:
         ShardContext.state,
         ShardContext.phase,
         ShardContext.attempt_started,
+        ShardContext.failure,
         ConfigBlob.discovery,
         Discovery.state,
         Discovery.owner,
@@ -235,6 +237,12 @@ def shard_discover(a: Asm, shard: ShardContext) -> None:
     a.cmp(D.state, DiscoveryState.RESOLVE)
     with a.if_(E):
         a.call(discovery_dial)
+        with a.block() as ready:
+            a.leave(NC, ready)
+            a.cmp(shard.failure, 0)
+            a.leave(NE, ready)
+            # Others' handshakes are waited for at nobody's expense.
+            attempt_restart(a, shard)
     with a.block() as connecting:
         a.cmp(D.state, DiscoveryState.CONNECT)
         a.leave(NE, connecting)

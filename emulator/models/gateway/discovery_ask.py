@@ -37,24 +37,25 @@ def discovery_begin(w: World, shard: int) -> None:
 
 
 @model
-def discovery_dial(w: World, shard: int) -> None:
+def discovery_dial(w: World, shard: int) -> int:
     """Name, address, connection; what fails here fails for now."""
     found, tcp = w.g(DISCOVERY), w.view(ShardContext, shard).tcp
     status, address = dns_resolve(w, found.host.address, found.host_len)
     if status == 1:
-        return
+        return 0
     if status != 0:
         discovery_retry(w, shard, DISCOVERY_ADDRESS.code)
-        return
+        return 0
     tcp.remote_ip, tcp.remote_port = address, found.port
     if tls_prepare(w, shard, found.host.address, found.host_len):
-        return
+        return 1
     if tcp_connect(w, shard):
         discovery_retry(w, shard, DISCOVERY_CONNECTION.code)
-        return
+        return 0
     found.scanned, found.state = 0, DiscoveryState.CONNECT
     asked = tcp.remote_ip, found.port, found.redirects, found.token
     log(w, DISCOVERY_ASK, shard, *asked)
+    return 0
 
 
 @model

@@ -104,9 +104,10 @@ def _lives(w: World) -> bool:
 
 def _ask(w: World, shard: int) -> int:
     """Carry the question as far as it goes now."""
-    found, tcp = w.g(DISCOVERY), w.view(ShardContext, shard).tcp
-    if found.state == D.RESOLVE:
-        discovery_dial(w, shard)
+    context, found = w.view(ShardContext, shard), w.g(DISCOVERY)
+    tcp = context.tcp
+    if found.state == D.RESOLVE and discovery_dial(w, shard) and not context.failure:
+        _restart_clock(w, shard)
     if found.state == D.CONNECT:
         if tcp.state == TcpState.SYN_SENT or tls_ready(w, shard):
             return 1

@@ -131,15 +131,20 @@ def test_the_second_shard_waits_and_then_both_know(node):
     assert request.startswith(b"GET /?v=10&encoding=json HTTP/1.1\r\nHost: 10.0.0.9:9090\r\n")
 
 
-def test_the_question_waits_for_an_arena(node):
+@pytest.mark.parametrize("weak", [0, 1])
+def test_the_question_waits_for_an_arena_at_nobodys_expense(node, weak):
     config, pool = LAB.g(CONFIG), LAB.g(TLS_POOL)
-    config.gateway_secure, config.build_time = 1, 1
+    config.gateway_secure, config.build_time, LAB.g(DRBG).weak = 1, 1, weak
     LAB.g(CLOCK).unix_time = 2
     choose(LAB, Variant.FAST)
     pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, 1
+    context, began = node.shards[0], node.now
+    node.later(100)
     assert not node.discover()
-    assert (node.found.state, node.shards[0].tcp.state) == (S.RESOLVE, TcpState.CLOSED)
-    assert pool.queue[0].shard == node.shards[0].address_
+    assert (node.found.state, context.tcp.state) == (S.RESOLVE, TcpState.CLOSED)
+    assert pool.waiting == 1 - weak
+    assert context.attempt_started == (began if weak else node.now)
+    assert bool(context.failure) == bool(weak)
 
 
 def test_the_question_waits_for_tls(node):
@@ -383,8 +388,11 @@ def test_a_name_that_is_pending_is_asked_for_again(node):
     config.gateway_host[:8] = b"api.test"
     config.gateway_host_len = 8
     LAB.g(NETWORK).dns1 = ip32(ROUTER)
+    began = node.now
+    node.later(100)
     assert not node.discover()
     assert (node.found.state, node.shards[0].failure) == (S.RESOLVE, End.NONE)
+    assert node.shards[0].attempt_started == began
 
 
 @pytest.mark.parametrize(
