@@ -558,3 +558,18 @@ def test_tick_without_a_clock_a_waiting_shard_asks_for_no_turn():
     LAB.g(CLOCK).tsc_cycles_per_ms = 0
     assert node.tick() == NEVER
     assert context.phase == Phase.PERMIT
+
+
+@pytest.mark.parametrize(
+    ("now", "deadline", "over"),
+    [(1 << 63, (1 << 63) - 1, True), ((1 << 63) - 1, 1 << 63, False), (7, 7, True), (7, 8, False)],
+)
+def test_find_failure_compares_the_end_of_a_handshake_without_a_sign(now, deadline, over):
+    context = Node().shards[0]
+    context.state, context.phase, LAB.g(CORE).now = ShardState.STARTING, Phase.TCP, now
+    context.tcp.state, context.websocket.state = TcpState.SYN_SENT, WsState.IDLE
+    context.tls.state, context.tls.arena_ptr = TlsState.IDLE, 1
+    context.tls.deadline, context.attempt_deadline = deadline, 0
+    LAB.call(shard_find_failure, shard=context.address_)
+    assert context.failure == (End.TIMEOUT if over else End.NONE)
+    assert context.last_error == (HANDSHAKE_TIMEOUT.code if over else 0)
