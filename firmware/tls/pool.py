@@ -36,7 +36,6 @@ from toolchain.asm import (
     E,
     In,
     Out,
-    Z,
     routine,
 )
 
@@ -133,32 +132,30 @@ def tls_arena_take(a: Asm, shard: ShardContext) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose handshake is over, or that gives it up")],
     clobbers=[RAX, RCX, RDX, RDI, RSI, R8D],
-    reads=[TlsContext.arena_ptr, TlsPool.slots, TlsPool.waiting, TlsPool.queue, ShardContext.slot],
+    reads=[TlsPool.slots, TlsPool.waiting, TlsPool.queue, ShardContext.slot],
     writes=[TlsContext.arena_ptr, TlsPool.slots, ARENA, Slot.deadline, CoreState.slots_due],
     calls=[tls_arena_leave],
     source="firmware/docs/tls.md#arenas",
 )
 def tls_arena_give(a: Asm, shard: ShardContext) -> None:
     """Wipe the arena, give it back, wake who is next; a shard that still waits waits no more."""
-    row, done = ArenaSlot.at(RSI), a.label("done")
+    row = ArenaSlot.at(RSI)
     a.call(tls_arena_leave)
-    a.mov(RDI, shard.tls.arena_ptr)
-    a.test(RDI, RDI)
-    a.j(Z, done)
-    a.mov(ECX, TlsArena.SIZE // 8)
+    # The pool says which it is: the shard's own word may be what its fault has left.
     a.xor(EAX, EAX)
-    a.rep_stosq()
     a.mov(shard.tls.arena_ptr, RAX)
     a.lea(RSI, TLS_POOL.it.slots.address)
-    a.mov(ECX, ARENAS_MAX)
+    a.mov(EDX, ARENAS_MAX)
     with a.loop() as slots:
         a.cmp(row.owner, RBX)
         with a.if_(E):
             a.mov(row.owner, RAX)
+            a.mov(RDI, row.address)
+            a.mov(ECX, TlsArena.SIZE // 8)
+            a.rep_stosq()
         a.add(RSI, ArenaSlot.SIZE)
-        a.dec(ECX)
+        a.dec(EDX)
         a.again(NZ, slots)
-    a.place(done)
     # Whoever is first now need not look again by itself.
     a.cmp(TLS_POOL.it.waiting, 0)
     with a.if_(NE):

@@ -53,13 +53,12 @@ def tls_arena_give(w: World, shard: int) -> None:
     """Zeros, and free; the first of the queue is due now."""
     tls_arena_leave(w, shard)
     tls, pool = w.view(ShardContext, shard).tls, w.g(TLS_POOL)
-    if tls.arena_ptr:
-        w.write(tls.arena_ptr, bytes(TlsArena.SIZE))
-        tls.arena_ptr = 0
-        for n in range(4):
-            slot = pool.slots[n]
-            if slot.owner == shard:
-                slot.owner = 0
+    tls.arena_ptr = 0
+    for n in range(4):
+        slot = pool.slots[n]
+        if slot.owner == shard:
+            slot.owner = 0
+            w.write(slot.address, bytes(TlsArena.SIZE))
     for other in _waiting(pool)[:1]:
         core = w.g(CORE)
         core.slots[w.view(ShardContext, other).slot].deadline = core.slots_due = 0

@@ -128,3 +128,19 @@ def test_nobody_starves_and_nobody_overtakes(seed):
         if wanted:
             order.remove(slot)
         assert waiting() == order
+
+
+@pytest.mark.parametrize("wild", [0, 0x5A5A_5A5A_5A58, BASE + TlsArena.SIZE])
+def test_a_shard_that_lost_its_word_gives_back_what_the_pool_lent_it(wild):
+    """A fault may have left anything there; no other shard's arena is touched."""
+    for slot in range(5):
+        take(slot)
+    first, second = BASE, BASE + TlsArena.SIZE
+    for arena in (first, second):
+        LAB.machine.write(arena, b"\xa5" * TlsArena.SIZE)
+    tls(0).arena_ptr = wild
+    give(0)
+    assert LAB.machine.read(first, TlsArena.SIZE) == bytes(TlsArena.SIZE)
+    assert LAB.machine.read(second, TlsArena.SIZE) == b"\xa5" * TlsArena.SIZE
+    assert (tls(0).arena_ptr, LAB.g(TLS_POOL).slots[0].owner) == (0, 0)
+    assert take(4)
