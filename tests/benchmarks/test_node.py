@@ -18,7 +18,7 @@ IDLE_S = 30
 
 
 async def starts(memory_mb: int, count: int) -> bool:
-    """Say whether so many shards reach READY through the boot ROM with so much RAM."""
+    """Say whether all of so many shards reach READY through the boot ROM with so much RAM."""
     shards = {"shards.total": count, "shards.count": count, "gateway.max_concurrency": count}
     config = load_config(None, os.environ, shards)
     runner = Runner(RunOptions(config, f"bench-{os.getpid()}", memory_mb=memory_mb))
@@ -30,7 +30,7 @@ async def starts(memory_mb: int, count: int) -> bool:
 
 
 def test_smallest_memory(figure):
-    """Of few shards: with many, a node without memory for all of them holds those that fit."""
+    """A node without memory for all of its shards holds those that fit, and counts as too small."""
     enough, too_small, count = 32, 1, SHARDS
     assert asyncio.run(starts(enough, count))
     while enough - too_small > 1:

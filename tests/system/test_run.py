@@ -177,6 +177,24 @@ def test_256_shards_boot_in_32_mib_and_stay_ready(environ):
     assert later["node"]["identified"] == 256
 
 
+def test_a_node_without_memory_for_all_its_shards_is_not_ready(environ):
+    """Less RAM than the command line offers: 256 shards need 10 MiB, and some of them come up."""
+    import asyncio
+
+    from toolchain.cli.runner import RunError, Runner, RunOptions
+    from toolchain.config import load_config
+
+    shards = {"shards.total": 256, "shards.count": 256, "gateway.max_concurrency": 256}
+    options = RunOptions(load_config(None, {}, shards), "small", target="direct", memory_mb=8)
+    runner = Runner(options)
+    with pytest.raises(RunError, match=r"^\d+ of 256 shards found memory in 8 MiB: give the node"):
+        asyncio.run(runner.run(lambda runner: runner.until_ready(READY_S)))
+    assert 0 < len(runner.board.without_memory) < 256
+    assert runner.report()["shards"] == 256
+    assert runner.report()["nbp_to_ready_ms"] is None
+    assert leftovers(environ) == []
+
+
 def test_a_running_node_is_asked_leased_and_ended(environ):
     with Running("--shards", "4", "--direct") as run:
         run.wait("code=lifecycle.ready", count=4)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from firmware.layouts.log_line import LogCode
 
 KEPT_LINES = 40
+NO_MEMORY = "no_memory"
+"""Detail of a shard that the node was configured for and has no room for."""
 # The step that a line completes; the boot ROM's work ends with our first line.
 STEPS: tuple[tuple[str, tuple[LogCode, ...]], ...] = (
     ("boot ROM", (log.BOOT_STARTED,)),
@@ -59,6 +61,7 @@ class Board:
         stopped: What the line `node.stopped` told; None while the node has not stopped.
         off: Whether the node said that it goes off.
         total: Shards of the whole bot, as the node told last; 0 while it has not.
+        asked: Shards that the node is configured for; 0 = whatever it says.
     """
 
     rows: dict[int, ShardRow]
@@ -69,11 +72,12 @@ class Board:
     stopped: dict[str, int | str] | None = None
     off: bool = False
     total: int = 0
+    asked: int = 0
 
     @classmethod
     def of(cls, start: int, count: int) -> Board:
         """Return the board of a node that holds `count` shards from `start`."""
-        return cls({n: ShardRow(n) for n in range(start, start + count)})
+        return cls({n: ShardRow(n) for n in range(start, start + count)}, asked=count)
 
     @property
     def ready(self) -> int:
@@ -84,6 +88,11 @@ class Board:
     def fatal(self) -> list[ShardRow]:
         """Return the shards that no retry can save."""
         return [row for row in self.rows.values() if row.state == "FATAL"]
+
+    @property
+    def without_memory(self) -> list[ShardRow]:
+        """Return the shards that found no memory when the node started."""
+        return [row for row in self.rows.values() if row.detail == NO_MEMORY]
 
     def feed(self, seconds: float, text: str) -> LogLine | None:
         """Take one serial line; return it parsed, None when it is no log line.
@@ -106,6 +115,10 @@ class Board:
                 self.rows = {n: row for n, row in self.rows.items() if row.state != "FATAL"}
             total, start, count = (int(line.values[key]) for key in _PLANS[line.code])
             self._hold(total, start, count)
+            if line.code is log.NODE_STARTED and count < self.asked:
+                self._hold(total, start, self.asked)
+                for n in range(start + count, start + self.asked):
+                    self.rows[n].detail = NO_MEMORY
         if line.code is log.NODE_STOPPED:
             self.stopped = line.values
         self.off = self.off or line.code is log.NODE_OFF

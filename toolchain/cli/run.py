@@ -205,7 +205,7 @@ def command(
 
     Builds the image, starts the gateway on a free port, boots through the machine's own boot ROM.
     Ctrl-C ends all of it, and so does `shardfw stop`. Exit codes: 0 READY, stopped or ended by
-    Ctrl-C, 1 not READY in time or QEMU ended, 2 wrong usage.
+    Ctrl-C, 1 not all READY (too late, FATAL, no memory) or QEMU ended, 2 wrong usage.
     """
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")

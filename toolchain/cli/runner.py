@@ -280,11 +280,13 @@ class Runner:
         """Wait until all shards are READY at once.
 
         Raises:
-            RunError: It took too long, or a shard is FATAL; with the last lines.
+            RunError: It took too long, a shard is FATAL or found no memory; with the last lines.
         """
         try:
             async with asyncio.timeout(timeout):
                 while self.board.power_on_to_ready_ms is None:
+                    if self.lacks:
+                        raise RunError(f"{self.lacks}. {self.tail()}")
                     if self.board.fatal:
                         first = self.board.fatal[0]
                         raise RunError(
@@ -297,6 +299,17 @@ class Runner:
             raise RunError(
                 f"{ready} of {count} shards are READY after {timeout:g} s. {self.tail()}"
             ) from None
+
+    @property
+    def lacks(self) -> str:
+        """Return how many shards found no memory and what to do; nothing when all did."""
+        lacking, asked = len(self.board.without_memory), len(self.board.rows)
+        if not lacking:
+            return ""
+        return (
+            f"{asked - lacking} of {asked} shards found memory in {self.options.memory_mb} MiB: give "
+            "the node more (--memory), or fewer shards (--shards, or shards.count)"
+        )
 
     def tail(self) -> str:
         """Return the last lines for an error message."""

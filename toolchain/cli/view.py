@@ -26,6 +26,8 @@ BOOT_ROM_S = 5.4
 SHOWN_LINES = 6
 FRAME_LINES = 8
 """Lines around the shards: steps, the table's head and edges, the ending."""
+LACKS_LINES = 2
+"""The sentence about memory, on a terminal of 80 columns."""
 GRID_WIDTH = 64
 STYLES = {
     "ASSIGNED": "cyan",
@@ -103,21 +105,23 @@ def render(runner: Runner, height: int) -> RenderableType:
     """
     rows = list(runner.board.rows.values())
     shards: list[RenderableType] = [_shards(runner, rows)]
-    room = height - len(rows) - FRAME_LINES
+    lacks = [Text(runner.lacks, "bold red")] if runner.lacks else []
+    frame = FRAME_LINES + LACKS_LINES * len(lacks)
+    room = height - len(rows) - frame
     if room < 0:
         # More shards than lines: a letter each, and the rows of those that are not READY.
         lines_used = math.ceil(len(rows) / GRID_WIDTH) + 1
         waiting = [row for row in rows if row.state != "READY"]
-        shown = waiting[: max(height - lines_used - FRAME_LINES, 0)]
+        shown = waiting[: max(height - lines_used - frame, 0)]
         shards = [_grid(rows)]
         if shown:
             shards.append(_shards(runner, shown))
         if len(shown) < len(waiting):
             shards.append(Text(f"and {len(waiting) - len(shown)} more that are not READY", "dim"))
-        room = height - lines_used - len(shown) - FRAME_LINES
+        room = height - lines_used - len(shown) - frame
     newest = list(runner.board.lines)[-max(min(room, SHOWN_LINES), 0) :] if room > 0 else []
     lines = [Text(f"{s:8.3f} {text}", "dim", no_wrap=True) for s, text in newest]
     ending = Text(
         "Ctrl-C ends the node; shardfw status asks it, shardfw stop closes it cleanly", "dim"
     )
-    return Group(_steps(runner), *shards, *lines, ending)
+    return Group(_steps(runner), *lacks, *shards, *lines, ending)

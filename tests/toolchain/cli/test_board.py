@@ -228,6 +228,24 @@ def test_a_node_that_boots_again_has_the_shards_of_its_configuration():
     assert states(board) == {0: "ASSIGNED", 1: "ASSIGNED"}
 
 
+def test_shards_that_found_no_memory_are_missed():
+    """The node was configured for eight shards and holds five: eight are asked for still."""
+    board = fed(STARTED.format(8, 0, 5), *(READY.format(340, n) for n in range(5)), count=8)
+    assert states(board) == dict.fromkeys(range(5), "READY") | dict.fromkeys(
+        range(5, 8), "ASSIGNED"
+    )
+    assert {row.detail for row in board.without_memory} == {"no_memory"}
+    assert [row.shard for row in board.without_memory] == [5, 6, 7]
+    assert figures(board) == (None, None)
+    board.feed(20.0, BOOT[0])
+    assert board.without_memory == []
+
+
+def test_a_node_without_memory_for_one_shard_misses_all():
+    board = fed(STARTED.format(8, 4, 0), start=4, count=2)
+    assert [row.shard for row in board.without_memory] == [4, 5]
+
+
 def test_a_move_whose_line_was_lost_is_learned_from_the_node():
     board = fed(STARTED.format(8, 0, 2), READY.format(340, 0), READY.format(350, 1))
     node = {"global_total": 8, "local_start": 1, "local_count": 2}

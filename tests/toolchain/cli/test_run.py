@@ -207,6 +207,37 @@ def test_a_fatal_shard_ends_the_wait_at_once():
         asyncio.run(main())
 
 
+def test_shards_without_memory_end_the_wait_at_once():
+    """The four that found room are READY; six were asked for."""
+
+    async def main():
+        runner = runner_of(6)
+        told = NODE_STARTED.replace("total=2", "total=6").replace("count=2", "count=4")
+        for line in (STARTED, told, *(READY.format(340 + n, n) for n in range(4))):
+            runner.board.feed(6.0, line)
+        assert runner.report()["shards"] == 6
+        await runner.until_ready(30)
+
+    with pytest.raises(
+        RunError,
+        match=r"4 of 6 shards found memory in 32 MiB: give the node more \(--memory\), or fewer "
+        r"shards \(--shards, or shards\.count\)\. Last lines:",
+    ):
+        asyncio.run(main())
+
+
+def test_the_table_shows_which_shards_found_no_memory():
+    runner = runner_of(3)
+    for line in (STARTED, NODE_STARTED, READY.format(340, 0), READY.format(350, 1)):
+        runner.board.feed(6.0, line)
+    out = io.StringIO()
+    Console(file=out, width=120).print(render(runner, 40))
+    assert "READY 2/3" in out.getvalue()
+    rows = [line.split() for line in out.getvalue().splitlines()]
+    assert "2 ASSIGNED no_memory 0 0".split() in rows
+    assert "2 of 3 shards found memory in 32 MiB" in out.getvalue()
+
+
 def test_questions_before_the_start_are_refused():
     with pytest.raises(RunnerError, match="still being started"):
         asyncio.run(runner_of()._where({"ask": "where"}))
