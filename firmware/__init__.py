@@ -15,6 +15,8 @@ test enforces that.
 | tcp | one connection per shard, all its state in the workspace |
 | x509 | certificates: what they say, whether a chain leads to an anchor; knows no connection |
 | tls | TLS 1.3 records, key schedule and handshake; `ws://` passes through |
+| bus | the client of NATS: two connections, messages in and out; knows no shard |
+| fleet | plan, leases, identify tickets: which shards this node may run |
 | events | dispatches and notices for whoever subscribed to them |
 | json, websocket, gateway | frames, envelopes, heartbeats, Identify and Resume |
 | shard | the lifecycle of one shard |
@@ -26,5 +28,6 @@ test enforces that.
 
 LAYERS = (
     "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "virtio", "nic", "crypto", "net",
-    "tcp", "x509", "tls", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image", "test_roles",
+    "tcp", "x509", "tls", "bus", "fleet", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image",
+    "test_roles",
 )  # fmt: skip

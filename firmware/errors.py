@@ -26,6 +26,8 @@ class Layer(enum.IntEnum):
     SHARD = 9
     NODE = 10
     X509 = 11
+    BUS = 12
+    FLEET = 13
 
 
 @dataclass(frozen=True)
