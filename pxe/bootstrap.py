@@ -5,12 +5,14 @@ and syntax that an old interpreter can still parse, so that it can say which ver
 It is safe to run again and again; when nothing is missing it does nothing and says nothing.
 
 In order: a Python that is new enough; Debian packages (installed as root, otherwise the one command
-is printed and the rest goes on); the virtual environment with the project and its test tools; the
-Node.js packages that some tests drive.
+is printed and the rest goes on; no service is started, now or at the next boot); the virtual
+environment with the project and its test tools; the Node.js packages that some tests drive.
+`--packages` installs the Debian packages alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,13 +21,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple  # noqa: UP035 - an old interpreter must parse this file
+from typing import Callable, Iterator, NamedTuple, Sequence  # noqa: UP035 - an old interpreter parses this
 
 ROOT = Path(__file__).resolve().parent.parent
 MINIMUM = (3, 11)
 NEWER_NAMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 # Tools of root live here and an ordinary user's PATH often leaves these out.
 SYSTEM_DIRS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+# Packages ask this program before they start a service; 101 = do not (Debian, invoke-rc.d(8)).
+POLICY = Path("/usr/sbin/policy-rc.d")
+POLICY_TEXT = """#!/bin/sh
+# shardfw's setup wants packages without their services. It takes this away again; so may you.
+exit 101
+"""
 
 
 class Package(NamedTuple):
@@ -35,11 +43,13 @@ class Package(NamedTuple):
         name: the name for apt-get.
         proofs: program names, or absolute paths; one that exists is enough.
         why: completes the sentence "needed because it ...".
+        services: systemd units that it enables; tests start servers of their own.
     """
 
     name: str
     proofs: tuple[str, ...]
     why: str
+    services: tuple[str, ...] = ()
 
 
 PACKAGES = (
@@ -70,7 +80,8 @@ PACKAGES = (
     Package(
         "nginx-light",
         ("nginx",),
-        "is a server that TLS is tested against; tests start their own, its service may be off",
+        "is a server that TLS is tested against",
+        ("nginx.service",),
     ),
 )
 # npm is a script that finds node by PATH, so the wheel's own folder goes first.
@@ -113,17 +124,46 @@ def missing_packages(packages: tuple[Package, ...] = PACKAGES) -> list[Package]:
     return [package for package in packages if not is_present(package)]
 
 
-def install_command(packages: list[Package], prefix: str = "") -> str:
-    """Return the shell command that installs the packages.
-
-    Args:
-        packages: what to install; must not be empty.
-        prefix: "sudo " when the command is for a person without root.
-    """
+def install_command(packages: list[Package]) -> str:
+    """Return the shell command that installs the packages, which must not be empty."""
     names = " ".join(package.name for package in packages)
     # A fresh machine may be busy with its own updates: wait for the lock.
     options = "-y --no-install-recommends -o DPkg::Lock::Timeout=120"
-    return f"{prefix}apt-get -q update && {prefix}apt-get -q install {options} {names}"
+    return f"apt-get -q update && apt-get -q install {options} {names}"
+
+
+@contextlib.contextmanager
+def services_held() -> Iterator[None]:
+    """Keep packages from starting their services meanwhile.
+
+    A policy that is there already, as containers have one, stays and decides; one that an earlier
+    setup could not take away is taken away now.
+    """
+    ours = not POLICY.exists() or POLICY.read_text() == POLICY_TEXT
+    if ours:
+        POLICY.write_text(POLICY_TEXT)
+        POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            POLICY.unlink()
+
+
+def disable_services(packages: list[Package], systemctl: str | None) -> None:
+    """Keep the services of packages that were just installed off at the next boot, too.
+
+    Args:
+        packages: what was installed; a package that was there before keeps its service as it is.
+        systemctl: path of the program; without it no boot starts a unit.
+
+    Raises:
+        SetupError: systemctl failed.
+    """
+    units = [unit for package in packages for unit in package.services]
+    if units and systemctl is not None:
+        run_quietly([systemctl, "--quiet", "disable", *units], "disable " + " ".join(units))
+        say("Not started, and off at the next boot: " + " ".join(units))
 
 
 def install_packages(
@@ -152,18 +192,21 @@ def install_packages(
         say("There is no apt-get here: install their equivalents with your own package tool.")
         return False
     if not is_root:
-        say("Setup is not running as root. Run this one command, then run make again:")
-        say("  " + install_command(missing, "sudo "))
+        say("Setup is not running as root. Run this one command, then run make again; it calls")
+        say("apt-get for these packages and starts none of their services:")
+        say(f"  sudo {sys.executable} {Path(__file__).resolve()} --packages")
         say("Going on with what can be done without it.")
         return False
     command = install_command(missing)
     say("Installing them: " + command)
-    status = run_shell(command)
+    with services_held():
+        status = run_shell(command)
     if status != 0:
         raise SetupError(
             f"apt-get ended with status {status}. Read its message above, mend it, and run by hand:"
             f"\n  {command}"
         )
+    disable_services(missing, find_program("systemctl"))
     return True
 
 
@@ -287,21 +330,30 @@ def has_venv() -> bool:
     )
 
 
-def main() -> int:
-    """Run the whole setup; return the exit status for make."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run the setup; return the exit status for make.
+
+    Args:
+        arguments: nothing, or `--packages` for the Debian packages alone.
+    """
+    packages_alone = list(arguments) == ["--packages"]
     try:
+        if arguments and not packages_alone:
+            raise SetupError("takes --packages or nothing, not " + " ".join(arguments))
         newer = choose_python(sys.version_info[:2])
         if newer is not None:
             os.execv(newer, [newer, *sys.argv])  # noqa: S606 - found by name on PATH just above
         missing = missing_packages()
         if not has_venv():
             missing.insert(0, VENV_PACKAGE)
-        install_packages(
+        complete = install_packages(
             missing,
             is_root=os.geteuid() == 0,
             has_apt=find_program("apt-get") is not None,
             run_shell=run_shell,
         )
+        if packages_alone:
+            return 0 if complete else 1
         if not has_venv():
             raise SetupError("this Python cannot make virtual environments: install python3-venv.")
         make_environment(ROOT)
@@ -315,4 +367,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

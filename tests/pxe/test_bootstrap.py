@@ -19,6 +19,15 @@ def refuse_to_run(command: str) -> int:
     raise AssertionError(f"ran {command!r}")
 
 
+@pytest.fixture
+def policy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where apt-get's packages ask whether a service may start; not this machine's."""
+    path = tmp_path / "policy-rc.d"
+    monkeypatch.setattr(bootstrap, "POLICY", path)
+    return path
+
+
+@pytest.mark.usefixtures("policy")
 class TestPackages:
     def test_missing_packages_lists_those_without_proof(self) -> None:
         present = Package("coreutils", ("ls",), "is everywhere")
@@ -47,10 +56,7 @@ class TestPackages:
         assert done is False
         out = capsys.readouterr().out
         assert "  nasm             needed because it re-assembles our listing" in out
-        assert (
-            "sudo apt-get -q update && sudo apt-get -q install -y --no-install-recommends "
-            "-o DPkg::Lock::Timeout=120 nasm dnsmasq-base\n"
-        ) in out
+        assert f"\n  sudo {sys.executable} {ROOT / 'pxe/bootstrap.py'} --packages\n" in out
 
     def test_as_root_each_package_is_named_with_its_reason_before_it_is_installed(
         self, capsys: pytest.CaptureFixture[str]
@@ -84,6 +90,78 @@ class TestPackages:
     def test_nothing_missing_says_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert bootstrap.install_packages([], is_root=True, has_apt=True, run_shell=refuse_to_run)
         assert capsys.readouterr().out == ""
+
+
+class TestServices:
+    def test_while_packages_are_installed_none_starts_a_service(self, policy: Path) -> None:
+        seen: list[int] = []
+
+        def run_shell(_command: str) -> int:
+            seen.append(subprocess.run([policy, "nginx", "start"], check=False).returncode)
+            return 0
+
+        assert bootstrap.install_packages([ABSENT], is_root=True, has_apt=True, run_shell=run_shell)
+        assert seen == [101]
+        assert not policy.exists()
+
+    def test_a_policy_of_the_machine_stays_as_it_is(self, policy: Path) -> None:
+        policy.write_text("#!/bin/sh\nexit 0\n")
+        with bootstrap.services_held():
+            assert policy.read_text() == "#!/bin/sh\nexit 0\n"
+        assert policy.read_text() == "#!/bin/sh\nexit 0\n"
+
+    def test_a_policy_that_a_killed_setup_left_is_taken_away(self, policy: Path) -> None:
+        policy.write_text(bootstrap.POLICY_TEXT)
+        with bootstrap.services_held():
+            assert os.access(policy, os.X_OK)
+        assert not policy.exists()
+
+    def test_an_interrupt_takes_the_policy_away(self, policy: Path) -> None:
+        def interrupt(_command: str) -> int:
+            assert policy.exists()
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            bootstrap.install_packages([ABSENT], is_root=True, has_apt=True, run_shell=interrupt)
+        assert not policy.exists()
+
+    def test_services_of_what_was_installed_are_off_at_the_next_boot(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        systemctl = tmp_path / "systemctl"
+        systemctl.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n')
+        systemctl.chmod(0o755)
+        served = [package for package in PACKAGES if package.services]
+        assert [package.name for package in served] == ["nginx-light"]
+        bootstrap.disable_services([*served, ABSENT], str(systemctl))
+        assert (tmp_path / "called").read_text() == "--quiet disable nginx.service\n"
+        assert capsys.readouterr().out == ("Not started, and off at the next boot: nginx.service\n")
+
+    @pytest.mark.parametrize("systemctl", ["/no/such/program", None])
+    def test_packages_without_services_need_no_systemctl(self, systemctl: str | None) -> None:
+        bootstrap.disable_services([ABSENT], systemctl)
+
+    def test_without_systemd_nothing_is_disabled(self) -> None:
+        bootstrap.disable_services(list(PACKAGES), None)
+
+    def test_a_service_that_stays_on_is_an_error(self, tmp_path: Path) -> None:
+        systemctl = tmp_path / "systemctl"
+        systemctl.write_text("#!/bin/sh\necho no bus; exit 1\n")
+        systemctl.chmod(0o755)
+        with pytest.raises(SetupError, match=r"could not disable nginx\.service: .*status 1"):
+            bootstrap.disable_services(list(PACKAGES), str(systemctl))
+
+    def test_the_packages_alone_make_no_environment(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(_root: Path) -> None:
+            raise AssertionError("made .venv")
+
+        monkeypatch.setattr(bootstrap, "missing_packages", list)
+        monkeypatch.setattr(bootstrap, "make_environment", fail)
+        assert bootstrap.main(["--packages"]) == 0
+        assert bootstrap.main(["--all"]) == 1
+        assert capsys.readouterr().err == "setup: takes --packages or nothing, not --all\n"
 
 
 class TestPython:
