@@ -8,6 +8,7 @@ test enforces that.
 | abi, errors, limits, layouts | names, numbers and struct shapes; no code |
 | cpu | processor set-up, faults, clock, entropy primitives |
 | memory, log | pages and windows; the log ring and the serial port |
+| text | constants and numbers as text, into a buffer of the caller |
 | failure | notes why a shard's attempt ends, for the lifecycle to act on |
 | pci, virtio, nic | the boot NIC as "take this frame" and "give me a frame"; a device's random bytes |
 | crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA, RSA |
@@ -27,7 +28,7 @@ test enforces that.
 """
 
 LAYERS = (
-    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "failure", "pci", "virtio", "nic", "crypto", "net",
+    "abi", "errors", "limits", "layouts", "cpu", "memory", "log", "text", "failure", "pci", "virtio", "nic", "crypto", "net",
     "tcp", "x509", "tls", "bus", "fleet", "events", "json", "websocket", "gateway", "shard", "node", "boot", "image",
     "test_roles",
 )  # fmt: skip

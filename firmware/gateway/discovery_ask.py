@@ -3,7 +3,6 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.discovery_verdict import discovery_retry
 from firmware.gateway.profile import profile_table
-from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX, ConfigBlob
 from firmware.layouts.discovery import (
     AUTHORIZATION,
@@ -18,15 +17,17 @@ from firmware.layouts.log import DISCOVERY_ASK
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
-from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START, TEXT_OUT
+from firmware.layouts.text import TEXT_OUT
+from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START
 from firmware.limits import TOKEN_MAX
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.tcp.connect import tcp_connect
+from firmware.text import put, put_decimal
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_commit, tls_reserve
 from firmware.websocket.fields import CRLF
-from firmware.websocket.request import HOST, START, put, put_port
+from firmware.websocket.request import HOST, START, put_port
 from toolchain.asm import (
     AX,
     CF,

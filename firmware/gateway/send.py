@@ -2,7 +2,6 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.profile import profile_table
-from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.gateway import GatewayContext, GatewayFlag, Op
 from firmware.layouts.log import GATEWAY_SEND, LogState
@@ -12,6 +11,7 @@ from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.layouts.websocket import FIN_BIT, FRAME_OUT, Opcode
 from firmware.log import at_level, log, log_write
+from firmware.text import put_decimal
 from firmware.websocket.send import ws_begin, ws_finish
 from toolchain.asm import (
     CF,

@@ -5,7 +5,6 @@ from firmware.gateway.pace import gateway_ms_until, gateway_pace_wait
 from firmware.gateway.profile import profile_table
 from firmware.gateway.send import gateway_byte, gateway_send
 from firmware.json.feed import json_feed, json_reset
-from firmware.json.write import put_decimal
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.json import JsonParser, JsonState
 from firmware.layouts.profile import OPS_LIMIT, ProfileTable
@@ -21,6 +20,7 @@ from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.limits import OUTBOUND_PAYLOAD_MAX
+from firmware.text import put_decimal
 from firmware.tls.transport import tls_reserve
 from firmware.websocket.send import MEDIUM
 from firmware.websocket.utf8 import UTF8_ACCEPT, utf8_check

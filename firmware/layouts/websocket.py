@@ -93,7 +93,6 @@ WS_PORT, WSS_PORT = 80, 443
 RESPONSE = Region("the response head", "in the receive ring, bounded by RESPONSE_MAX")
 FRAME_IN = Region("the received frame", "in the receive ring, bounded by what is readable")
 FRAME_OUT = Region("the frame being sent", "in the transmit buffer, as long as was reserved")
-TEXT_OUT = Region("the text being written", "a buffer of the caller, bounded by its contract")
 
 
 class WebSocketContext(Struct):

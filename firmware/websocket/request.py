@@ -4,10 +4,10 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.base64 import base64_encode
 from firmware.crypto.drbg import drbg_bytes
 from firmware.crypto.sha1 import sha1_digest
-from firmware.json.write import put_decimal
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
+from firmware.layouts.text import TEXT_OUT
 from firmware.layouts.websocket import (
     ACCEPT_GUID,
     KEY_TEXT_BYTES,
@@ -15,11 +15,11 @@ from firmware.layouts.websocket import (
     REQUEST_FIELDS,
     REQUEST_HOST,
     REQUEST_START,
-    TEXT_OUT,
     WS_PORT,
     WSS_PORT,
     WebSocketContext,
 )
+from firmware.text import put, put_decimal
 from toolchain.asm import (
     DI,
     EAX,
@@ -48,7 +48,7 @@ from toolchain.asm import (
     mem8,
     routine,
 )
-from toolchain.layout.data import Data, constant
+from toolchain.layout.data import constant
 
 START = constant("ws_request_start", REQUEST_START, "before path and query")
 HOST = constant("ws_request_host", REQUEST_HOST, "between path and host")
@@ -56,13 +56,6 @@ FIELDS = constant("ws_request_fields", REQUEST_FIELDS, "between host and key")
 END = constant("ws_request_end", REQUEST_END, "after the key")
 GUID = constant("ws_guid", ACCEPT_GUID, "RFC 6455 1.3", align=4)
 KEY_BYTES = WebSocketContext.key.size
-
-
-def put(a: Asm, text: Data) -> None:
-    """Copy a constant to RDI. Clobbers RCX and RSI."""
-    a.lea(RSI, text.address)
-    a.mov(ECX, text.size)
-    a.rep_movsb()
 
 
 def put_port(a: Asm, port: Reg32) -> None:

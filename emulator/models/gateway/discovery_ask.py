@@ -2,10 +2,10 @@
 
 from emulator.effects import World, model
 from emulator.models.gateway.discovery_verdict import discovery_retry
-from emulator.models.json.write import put_decimal
 from emulator.models.log import log
 from emulator.models.net.dns import dns_resolve
 from emulator.models.tcp.connect import tcp_connect
+from emulator.models.text import put_decimal
 from emulator.models.tls.prepare import tls_prepare
 from emulator.models.tls.transport import tls_commit, tls_reserve
 from firmware.gateway.discovery_ask import REQUEST_MAX

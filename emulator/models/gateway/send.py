@@ -1,8 +1,8 @@
 """Outgoing payloads, as json.dumps would write them."""
 
 from emulator.effects import World, model
-from emulator.models.json.write import put_decimal
 from emulator.models.log import log_at_level
+from emulator.models.text import put_decimal
 from emulator.models.websocket.send import ws_begin, ws_finish
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayFlag, Op

@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.gateway.pace import gateway_ms_until, gateway_pace_wait, row_of
 from emulator.models.gateway.send import gateway_send
 from emulator.models.json.feed import json_feed, json_reset
-from emulator.models.json.write import put_decimal
+from emulator.models.text import put_decimal
 from emulator.models.tls.transport import tls_reserve
 from emulator.models.websocket.utf8 import utf8_check
 from firmware.layouts.gateway import GatewayState

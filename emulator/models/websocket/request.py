@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.crypto.base64 import base64_encode
 from emulator.models.crypto.drbg import drbg_bytes
 from emulator.models.crypto.sha1 import sha1_digest
-from emulator.models.json.write import put_decimal
+from emulator.models.text import put_decimal
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode
 from firmware.layouts.shard import Session, ShardContext, ShardFlag

@@ -1,4 +1,4 @@
-"""Numbers in outgoing texts."""
+"""Texts that the node writes."""
 
 from emulator.effects import World, model
 
@@ -7,5 +7,13 @@ from emulator.effects import World, model
 def put_decimal(w: World, text: int, value: int) -> int:
     """Write the number as Python prints it."""
     digits = str(value).encode()
+    w.write(text, digits)
+    return text + len(digits)
+
+
+@model
+def put_hex(w: World, text: int, value: int) -> int:
+    """Write eight digits."""
+    digits = f"{value:08x}".encode()
     w.write(text, digits)
     return text + len(digits)
