@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 
-from toolchain.layout import Global, Struct, array, enum8, enum32, nested, u8, u32, u64
+from firmware.errors import Layer, site
+from firmware.layouts.permit import PERMITS_MAX
+from toolchain.layout import Global, Struct, array, bytes_, enum8, enum32, nested, u8, u32, u64
 
 FLEET_SLOTS_MAX = 64
 """Slots of a plan that a node can watch."""
@@ -17,6 +19,14 @@ HELD_MAX = 8
 OPS_MAX = 16
 """Operations of a slot whose sending times are remembered."""
 NO_SLOT = 0xFF
+BOOT_DIGITS = 8
+RECORD_FORMAT = 1
+"""The number that every record begins with."""
+NAME_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+BOOT_CHARS = b"0123456789abcdef"
+NOBODY = b"-"
+"""Node and boot of a record that nobody holds."""
+
 CLOCK_RATE_PERCENT = 1
 """Bound on the error of a clock's rate: RHO."""
 GUARD_MS = 250
@@ -26,17 +36,60 @@ RENEW_SHARE = 4
 RETRY_MIN_MS, RETRY_JITTER_MS = 600, 400
 CLAIM_JITTER_MS = 300
 CLAIM_ANSWER_MS = 2_000
+RELEASE_ANSWER_MS = 2_000
+RELEASE_WAIT_MS = 1_000
+"""A release waits so long for the answer to a renewal that is on its way."""
+AVOID_MS = 5_000
+"""A slot that this node released is left to others first."""
 WATCH_SILENCE_MS = 2_500
+WATCH_RETRY_MS = 500
+"""Between two watches, after an error."""
 IDLE_HEARTBEAT_MS = 1_000
+WATCH_KEPT_MS = 10_000
+"""The server forgets a consumer that nobody listens to after so long."""
+WATCH_SID = 0x1000
+"""Subscriptions of watches count from here, those of upper layers lie below."""
 FROZEN_S = 2
 """The RTC this far ahead of the TSC means that the guest's clock stood still."""
+RTC_LOOK_MS = 100
+"""Between two looks at the second of the RTC."""
+RTC_WINDOW_S = 30
+"""The clocks are compared with their state at most so long ago."""
 DURATION_MIN_MS, DURATION_MAX_MS = 4_000, 600_000
+
+TICKET_MS = 1_000
+"""An Identify leaves within this of its ticket's sending time, or the ticket is void: W."""
+TICKET_GUARD_MS = 100
+TICKET_ORDER_MS = 10
+"""Shards ask in order: later by this for each group of `max_concurrency`."""
+TICKET_JITTER_MS = 8
+BUDGET_ANSWER_MS = 1_000
+
+STREAM = b"KV_shardfw"
+ACK_PREFIX = b"$JS.ACK." + STREAM + b"."
+"""Reply subject of a delivery: consumer, times delivered, stream and consumer sequence, time, pending."""
+KEY_PREFIX = b"$KV.shardfw."
+
+FLEET_LOST = site(Layer.FLEET, 1, "lost", "the record of a slot that was held names somebody else")
+FLEET_EXPIRED = site(Layer.FLEET, 2, "expired", "no renewal was granted in time")
+FLEET_FROZEN = site(Layer.FLEET, 3, "frozen", "the clock stood still; detail = seconds")
+FLEET_UNCONFIRMED = site(Layer.FLEET, 4, "unconfirmed", "nothing answered to a claim")
+FLEET_DRAIN = site(Layer.FLEET, 5, "drain", "the plan asks all nodes to give their slots back")
+FLEET_REPLANNED = site(Layer.FLEET, 6, "replanned", "the plan no longer has the slot as it is held")
+FLEET_ASKED = site(Layer.FLEET, 7, "asked", "an operator, or the stop of the node")
+FLEET_LATE = site(Layer.FLEET, 8, "late", "the plan changed before the claim came back")
+FLEET_GAP = site(Layer.FLEET, 9, "gap", "a delivery of the watch is missing")
+FLEET_SILENT = site(Layer.FLEET, 10, "silent", "the watch says nothing any more")
+FLEET_REFUSED = site(Layer.FLEET, 11, "refused", "the server makes no consumer; detail = status")
+FLEET_DELIVERY = site(Layer.FLEET, 12, "delivery", "a delivery without what every one has")
+FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another one")
 
 
 class PlanMode(enum.IntEnum):
     """What the plan allows."""
 
     UNKNOWN = 0
+    """There is none, or it cannot be read: nothing is claimed, and nothing begins."""
     ACTIVE = 1
     DRAIN = 2
 
@@ -77,6 +130,16 @@ class WatchState(enum.IntEnum):
     SYNCED = 3
 
 
+class RecordKind(enum.IntEnum):
+    """Which record a key under `ctl.` names."""
+
+    OTHER = 0
+    PLAN = 1
+    LEASE = 2
+    TICKET = 3
+    BUDGET = 4
+
+
 class SlotView(Struct):
     """The newest record of a slot, as the watch showed it."""
 
@@ -107,7 +170,7 @@ class FleetOp(Struct):
 class HeldSlot(Struct):
     """A slot that this node holds or claims."""
 
-    SIZE = 0x60 + OPS_MAX * FleetOp.SIZE
+    SIZE = 0x80 + OPS_MAX * FleetOp.SIZE
     phase = enum8(0x00, HeldPhase, "how far this node is with it")
     slot = u8(0x01, "which slot of the plan")
     seen = u8(0x02, "1 = the claim's own record came back on the watch")
@@ -117,7 +180,7 @@ class HeldSlot(Struct):
     deadline = u64(0x10, "TSC of the end of the grant as others reckon it at the earliest")
     hard_stop = u64(0x18, "TSC from which nothing leaves for its shards")
     renew_at = u64(0x20, "TSC of the next renewal")
-    tried_at = u64(0x28, "TSC when the last operation was sent")
+    retry_at = u64(0x28, "TSC before which no renewal is sent again")
     claimed_at = u64(0x30, "TSC when the claim was sent")
     start = u32(0x38, "first shard")
     count = u32(0x3C, "shards")
@@ -127,51 +190,103 @@ class HeldSlot(Struct):
     shards = u32(0x4C, "rows of the scheduler's table that exist for it; the node counts them")
     reason = u32(0x50, "why it stops or is gone: site code; 0 = it does neither")
     renewals = u32(0x54, "granted renewals")
-    ops = array(0x60, FleetOp, OPS_MAX, "newest operations, a ring")
+    expected = u64(0x58, "revision that the claim, then the release, replaces")
+    plan_revision = u64(0x60, "PlanView.revision when it was claimed")
+    released_at = u64(0x68, "TSC when the release was sent; 0 = it was not")
+    release_inbox = u32(0x70, "number of its request")
+    granted_op = u32(0x74, "newest operation that was granted; 0 = none")
+    ops = array(0x80, FleetOp, OPS_MAX, "newest operations, a ring")
+
+
+class PlanRange(Struct):
+    """The shards of one slot."""
+
+    SIZE = 0x08
+    start = u32(0x00, "first shard")
+    count = u32(0x04, "shards")
 
 
 class PlanView(Struct):
     """The newest plan that the watch showed."""
 
-    SIZE = 0x30
+    SIZE = 0x20 + FLEET_SLOTS_MAX * PlanRange.SIZE
     revision = u64(0x00, "stream sequence; 0 = none was seen")
-    mode = enum32(0x08, PlanMode, "what it allows")
+    mode = enum32(0x08, PlanMode, "what it allows; with UNKNOWN nothing else counts")
     epoch = u32(0x0C, "counts the plans")
     total = u32(0x10, "shards of the whole bot")
     max_concurrency = u32(0x14, "Identify keys")
     duration_ms = u32(0x18, "how long a grant holds; milliseconds")
-    slots = u32(0x1C, "ranges that it names, at most FLEET_SLOTS_MAX")
+    slots = u32(0x1C, "ranges that it names, 1..FLEET_SLOTS_MAX")
+    ranges = array(0x20, PlanRange, FLEET_SLOTS_MAX, "in ascending order, none in two slots")
+
+
+class TicketView(Struct):
+    """The newest record of an Identify ticket."""
+
+    SIZE = 0x10
+    revision = u64(0x00, "stream sequence; 0 = none was seen, or it cannot be read")
+    seen_at = u64(0x08, "TSC when this node received it")
+
+
+class BudgetView(Struct):
+    """The newest record of the session starts that are left."""
+
+    SIZE = 0x10
+    revision = u64(0x00, "stream sequence; 0 = none was seen, or it cannot be read")
+    remaining = u32(0x08, "Identifies that are left")
+    total = u32(0x0C, "Identifies of a day")
+
+
+class FleetView(Struct):
+    """What the watch has shown. A new watch forgets all of it."""
+
+    SIZE = 0x240 + FLEET_SLOTS_MAX * SlotView.SIZE + PERMITS_MAX * TicketView.SIZE
+    plan = nested(0x00, PlanView, "the newest plan")
+    budget = nested(0x220, BudgetView, "the newest budget")
+    slots = array(0x240, SlotView, FLEET_SLOTS_MAX, "slots of the plan, by number")
+    tickets = array(
+        0x240 + FLEET_SLOTS_MAX * SlotView.SIZE, TicketView, PERMITS_MAX, "Identify tickets, by key"
+    )
 
 
 class Fleet(Struct):
-    """All that a node knows of its fleet."""
+    """All that a node does in its fleet."""
 
-    SIZE = 0x100 + FLEET_SLOTS_MAX * SlotView.SIZE + HELD_MAX * HeldSlot.SIZE
+    SIZE = 0xC0 + FLEET_SLOTS_MAX * 8 + HELD_MAX * HeldSlot.SIZE
     watch = enum8(0x00, WatchState, "how far the watch has come")
-    frozen = u8(0x01, "1 = the clock stood still once; counts with `frozen_times`")
+    closing = u8(0x01, "1 = the node stops: nothing is claimed any more")
     ups = u32(0x04, "BusLink.ups of CONTROL that the watch belongs to")
-    watch_sid = u32(0x08, "its subscription; another one each time")
-    watch_number = u32(0x0C, "its place in `_W.<node>.<boot>.<n>`")
-    watch_inbox = u32(0x10, "number of the request that makes the consumer; 0 = answered")
-    consumer_seq = u32(0x14, "consumer sequence of the last delivery")
+    watch_sid = u32(0x08, "its subscription, another one each time; 0 = none on this connection")
+    watch_inbox = u32(0x0C, "number of the request that makes the consumer; 0 = answered")
+    consumer_seq = u64(0x10, "consumer sequence of the last delivery")
     resync_at = u64(0x18, "TSC before which no new watch is made")
     heard_at = u64(0x20, "TSC of the last delivery or heartbeat")
     op = u32(0x28, "number of this node's last operation")
-    resyncs = u32(0x2C, "watches made")
+    resyncs = u32(0x2C, "watches made; its place in `_W.<node>.<boot>.<n>`")
     claims = u32(0x30, "claims sent")
     takeovers = u32(0x34, "claims of slots that somebody else held")
     adopted = u32(0x38, "grants that the watch told before the answer")
     lost = u32(0x3C, "slots lost to another holder")
     expired = u32(0x40, "slots given up at their hard stop")
-    frozen_times = u32(0x44, "times that the clock stood still")
-    rtc_second = u64(0x48, "Unix time of the last comparison of the clocks; 0 = none yet")
-    rtc_tsc = u64(0x50, "TSC of that comparison")
-    next_deadline = u64(0x58, "TSC when it next wants to run")
-    plan = nested(0x60, PlanView, "the newest plan")
-    views = array(0x100, SlotView, FLEET_SLOTS_MAX, "slots of the plan, by number")
-    held = array(
-        0x100 + FLEET_SLOTS_MAX * SlotView.SIZE, HeldSlot, HELD_MAX, "what this node holds"
+    frozen = u32(0x44, "times that the clock stood still")
+    rtc_second = u64(0x48, "Unix time that the clocks are compared with; 0 = none yet")
+    rtc_tsc = u64(0x50, "TSC of that time")
+    rtc_look_at = u64(0x58, "TSC of the next look at the RTC")
+    next_deadline = u64(0x60, "TSC when it next wants to run")
+    unreadable = u32(0x68, "records that could not be read")
+    holding = u32(0x6C, "entries of `held` in use")
+    unreadable_at = u64(0x70, "revision of the newest of them that was told of")
+    error = u32(0x78, "why the last watch ended: site code")
+    rtc_low = u8(0x7C, "register of seconds at the last look")
+    refused = u32(0x80, "answers that granted nothing")
+    avoid_until = bytes_(
+        0xC0,
+        FLEET_SLOTS_MAX * 8,
+        "TSC, by slot, before which this node leaves it to others",
+        align=8,
     )
+    held = array(0xC0 + FLEET_SLOTS_MAX * 8, HeldSlot, HELD_MAX, "what this node holds")
 
 
-FLEET = Global("fleet", Fleet, "plan, leases and what this node holds", align=64)
+FLEET_VIEW = Global("fleet_view", FleetView, "what the watch has shown", align=64)
+FLEET = Global("fleet", Fleet, "what this node does in its fleet", align=64)
