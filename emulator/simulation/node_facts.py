@@ -7,7 +7,7 @@ from enum import Enum
 
 from emulator.devices.virtio_net import PCI_ADDRESS
 from firmware.layouts.boot import BootInfo, BootPath, MemoryType
-from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
+from firmware.layouts.config import CONFIG_MAGIC, USER_AGENT, ConfigBlob
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log_line import Level
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
@@ -52,6 +52,7 @@ class NodeFacts:
         discovery: where the gateway's address comes from; with HTTP `host`, `port` and `path` say
             who is asked for it.
         token: of the bot.
+        user_agent: what the node calls itself.
         diagnostics_port: UDP port of the diagnostics; 0 turns them off.
         control_key: what signs commands; empty turns them off.
         log_level: lowest level of the lines that are written.
@@ -85,6 +86,7 @@ class NodeFacts:
     resume_suffix: str = ""
     discovery: DiscoveryMode = DiscoveryMode.STATIC
     token: str = TOKEN
+    user_agent: str = USER_AGENT.decode()
     diagnostics_port: int = 7700
     control_key: bytes = CONTROL_KEY
     log_level: Level = Level.INFO
@@ -165,6 +167,8 @@ class NodeFacts:
                 "identify_fields": self.identify_fields,
                 "gateway_path": path,
                 "token": token,
+                "user_agent_len": len(self.user_agent),
+                "user_agent": self.user_agent.encode(),
             },
         )
 

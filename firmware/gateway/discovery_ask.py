@@ -3,12 +3,13 @@
 from firmware.abi import CALLER_SAVED
 from firmware.gateway.discovery_verdict import discovery_retry
 from firmware.gateway.profile import profile_table
-from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX, ConfigBlob
+from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX, USER_AGENT_MAX, ConfigBlob
 from firmware.layouts.discovery import (
     AUTHORIZATION,
     DISCOVERY,
     DISCOVERY_ADDRESS,
     DISCOVERY_CONNECTION,
+    REQUEST_AGENT,
     REQUEST_FIELDS,
     Discovery,
     DiscoveryState,
@@ -27,7 +28,7 @@ from firmware.text import put, put_decimal
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_commit, tls_reserve
 from firmware.websocket.fields import CRLF
-from firmware.websocket.request import HOST, START, put_port
+from firmware.websocket.request import HOST, START, put_port, put_user_agent
 from toolchain.asm import (
     AX,
     CF,
@@ -57,11 +58,12 @@ from toolchain.asm import (
 from toolchain.layout.data import constant
 
 D = DISCOVERY.it
-FIELDS = constant("discovery_fields", REQUEST_FIELDS, "behind the host of a discovery request")
+AGENT = constant("discovery_agent", REQUEST_AGENT, "behind the host of a discovery request")
+FIELDS = constant("discovery_fields", REQUEST_FIELDS, "behind the node's own name in it")
 BOT = constant("discovery_authorization", AUTHORIZATION, "before the token", align=1)
 REQUEST_MAX = (
-    len(REQUEST_START + REQUEST_HOST + REQUEST_FIELDS + AUTHORIZATION + b"\r\n\r\n")
-    + PATH_MAX + HOST_MAX + len(":65535") + TOKEN_MAX
+    len(REQUEST_START + REQUEST_HOST + REQUEST_AGENT + REQUEST_FIELDS + AUTHORIZATION + b"\r\n\r\n")
+    + PATH_MAX + HOST_MAX + len(":65535") + USER_AGENT_MAX + TOKEN_MAX
 )  # fmt: skip
 
 
@@ -189,6 +191,8 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
         Discovery.token,
         ConfigBlob.token_len,
         ConfigBlob.gateway_secure,
+        ConfigBlob.user_agent_len,
+        ConfigBlob.user_agent,
     ],
     writes=[Discovery.state, Discovery.requests, TEXT_OUT],
     calls=[tls_reserve, tls_commit, put_decimal],
@@ -212,6 +216,8 @@ def discovery_send(a: Asm, shard: ShardContext) -> None:
     a.rep_movsb()
     a.movzx(ECX, D.port)
     put_port(a, ECX)
+    put(a, AGENT)
+    put_user_agent(a)
     put(a, FIELDS)
     a.cmp(D.token, 0)
     with a.if_(NE):

@@ -21,6 +21,12 @@ HOST_MAX = 128
 PATH_MAX = 256
 IDENTIFY_FIELDS_MAX = 2944
 """What the page has room for; with the longest token Identify stays below OUTBOUND_PAYLOAD_MAX."""
+USER_AGENT_MAX = 64
+"""What the page has room for behind that."""
+USER_AGENT = b"DiscordBot (shardfw, 0.1)"
+"""Unless the operator writes who runs the bot. Discord, developer documentation, "Reference", "User
+Agent": its HTTP API asks for an address and a version in this form. The project has no address of its own,
+so its name stands there. A client without any User-Agent is closed right after the upgrade."""
 CONTROL_KEY_MAX = 64
 """One block of SHA-256: HMAC takes the key as it is."""
 
@@ -80,6 +86,7 @@ class ConfigBlob(Struct):
         0x344, OnMalformed, "what a dispatch does that the node has to read and cannot"
     )
     schedule_len = u8(0x345, "delays in `schedule_ms`")
+    user_agent_len = u8(0x346, "bytes")
     min_delay_ms = u32(0x348, "recovery: ceiling at step 0; milliseconds")
     max_delay_ms = u32(0x34C, "recovery: largest ceiling; milliseconds")
     attempt_timeout_ms = u32(0x350, "recovery: budget of an attempt; milliseconds")
@@ -95,6 +102,7 @@ class ConfigBlob(Struct):
     identify_fields = bytes_(
         0x440, IDENTIFY_FIELDS_MAX, "optional fields of Identify as JSON, each behind a comma"
     )
+    user_agent = bytes_(0xFC0, USER_AGENT_MAX, "what the node calls itself in HTTP requests")
 
 
 NOTHING = {
@@ -104,6 +112,8 @@ NOTHING = {
     "log_level": 2,
     "dhcp": 1,
     "serial": 1,
+    "user_agent_len": len(USER_AGENT),
+    "user_agent": USER_AGENT,
     **DEFAULTS,
 }
 """What an image that was given no configuration does: it boots, gets an address, holds no shard."""

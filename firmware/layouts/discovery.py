@@ -7,7 +7,6 @@ import enum
 from firmware.errors import Layer, site
 from firmware.layouts.config import HOST_MAX, PATH_MAX
 from firmware.layouts.json import JsonParser
-from firmware.layouts.websocket import USER_AGENT
 from toolchain.layout import Global, Struct, bytes_, enum32, flags32, nested, u16, u32, u64
 
 
@@ -74,9 +73,8 @@ SPACING_MS = 5_000
 """Least time between a question that failed and the next one of the node."""
 RETRY_AFTER_MAX_S = 86_400
 """A longer wait counts as this."""
-REQUEST_FIELDS = (
-    b"\r\nUser-Agent: " + USER_AGENT + b"\r\nAccept: application/json\r\nConnection: close\r\n"
-)
+REQUEST_AGENT = b"\r\nUser-Agent: "
+REQUEST_FIELDS = b"\r\nAccept: application/json\r\nConnection: close\r\n"
 AUTHORIZATION = b"Authorization: Bot "
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from firmware.errors import Layer, site
-from firmware.layouts.config import HOST_MAX, PATH_MAX
+from firmware.layouts.config import HOST_MAX, PATH_MAX, USER_AGENT_MAX
 from toolchain.asm.operands import Region
 from toolchain.layout import Struct, bytes_, enum32, flags32, ptr, u16, u32, u64
 
@@ -69,21 +69,16 @@ CONTROL_BIT = 0x08
 CONTROL_PAYLOAD_MAX = 125
 KEY_TEXT_BYTES, ACCEPT_BYTES = 24, 28
 ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-USER_AGENT = b"DiscordBot (https://shardfw.invalid, 0.1)"
-"""Discord, developer documentation, "Reference", "User Agent": the form that its HTTP API asks for. The
-project has no address of its own; this one is nobody's (RFC 2606 2). A client without any is closed
-right after the upgrade."""
 REQUEST_START = b"GET "
 REQUEST_HOST = b" HTTP/1.1\r\nHost: "
 REQUEST_FIELDS = (
     b"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nUser-Agent: "
-    + USER_AGENT
-    + b"\r\nSec-WebSocket-Key: "
 )
+REQUEST_KEY = b"\r\nSec-WebSocket-Key: "
 REQUEST_END = b"\r\n\r\n"
 REQUEST_MAX = (
-    len(REQUEST_START + REQUEST_HOST + REQUEST_FIELDS + REQUEST_END)
-    + PATH_MAX + HOST_MAX + len(":65535") + KEY_TEXT_BYTES
+    len(REQUEST_START + REQUEST_HOST + REQUEST_FIELDS + REQUEST_KEY + REQUEST_END)
+    + PATH_MAX + HOST_MAX + len(":65535") + USER_AGENT_MAX + KEY_TEXT_BYTES
 )  # fmt: skip
 RESPONSE_MAX = 8192
 """Bytes of a response head; it has to fit in the receive ring as a whole."""
@@ -119,7 +114,7 @@ class WebSocketContext(Struct):
     key = bytes_(0x64, 16, "the nonce of the request, before base64", align=4)
     challenge = bytes_(0x74, KEY_TEXT_BYTES + len(ACCEPT_GUID), "key text and GUID", align=4)
     digest = bytes_(0xB0, 20, "SHA-1 of the challenge", align=4)
-    request = bytes_(0x130, 0x250, "the upgrade request, ready to send", align=8)
+    request = bytes_(0xC8, 0x2B8, "the upgrade request, ready to send", align=8)
 
 
 if WebSocketContext.request.size < REQUEST_MAX:

@@ -14,6 +14,7 @@ from firmware.layouts.websocket import (
     REQUEST_END,
     REQUEST_FIELDS,
     REQUEST_HOST,
+    REQUEST_KEY,
     REQUEST_START,
     WS_PORT,
     WSS_PORT,
@@ -52,10 +53,18 @@ from toolchain.layout.data import constant
 
 START = constant("ws_request_start", REQUEST_START, "before path and query")
 HOST = constant("ws_request_host", REQUEST_HOST, "between path and host")
-FIELDS = constant("ws_request_fields", REQUEST_FIELDS, "between host and key")
+FIELDS = constant("ws_request_fields", REQUEST_FIELDS, "between host and the node's own name")
+KEY = constant("ws_request_key", REQUEST_KEY, "between that and the key")
 END = constant("ws_request_end", REQUEST_END, "after the key")
 GUID = constant("ws_guid", ACCEPT_GUID, "RFC 6455 1.3", align=4)
 KEY_BYTES = WebSocketContext.key.size
+
+
+def put_user_agent(a: Asm) -> None:
+    """Append what the node calls itself. Clobbers RCX and RSI."""
+    a.lea(RSI, CONFIG.it.user_agent.address)
+    a.movzx(ECX, CONFIG.it.user_agent_len)
+    a.rep_movsb()
 
 
 def put_port(a: Asm, port: Reg32) -> None:
@@ -85,7 +94,7 @@ def put_port(a: Asm, port: Reg32) -> None:
         In(R9D, int, "their bytes; at most PATH_MAX"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[ConfigBlob.gateway_secure],
+    reads=[ConfigBlob.gateway_secure, ConfigBlob.user_agent_len, ConfigBlob.user_agent],
     writes=[
         WebSocketContext.challenge,
         WebSocketContext.request,
@@ -142,6 +151,8 @@ def ws_write_request(
     a.rep_movsb()
     put_port(a, EBP)
     put(a, FIELDS)
+    put_user_agent(a)
+    put(a, KEY)
     a.lea(RSI, ws.challenge.address)
     a.mov(ECX, KEY_TEXT_BYTES)
     a.rep_movsb()

@@ -117,6 +117,50 @@ def test_a_service_has_its_own_rules(load, text, message):
         load(text)
 
 
+AGENT = "DiscordBot (https://bot.example, 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("agent", "url"),
+    [
+        (AGENT, "wss://gateway.discord.gg/"),
+        (f"{AGENT} library/2", "wss://gateway.discord.gg/"),
+        ("a" * 64, "wss://gateway.lan/"),
+        ("x", "ws://10.0.2.2/"),
+    ],
+)
+def test_the_node_calls_itself_what_is_written(load, agent, url):
+    page = unpack(ConfigBlob, config_blob(load(f"user_agent = '{agent}'\nurl = '{url}'")))
+    assert page["user_agent"][: page["user_agent_len"]] == agent.encode()
+
+
+def test_it_has_a_name_without_any():
+    page = unpack(ConfigBlob, config_blob(load_config(None, {})))
+    assert page["user_agent"][: page["user_agent_len"]] == b"DiscordBot (shardfw, 0.1)"
+
+
+@pytest.mark.parametrize(
+    "agent", ["", " x", "x ", "a" * 65, "b\u00f6t", "a\\tb", "a\\r\\nCookie: b"]
+)
+def test_what_is_no_user_agent_is_refused(load, agent):
+    with pytest.raises(ConfigError) as caught:
+        load(f'user_agent = "{agent}"')
+    assert str(caught.value) == (
+        "node.toml:2: gateway.user_agent: a User-Agent is printable ASCII of 1 to 64 bytes, without a "
+        'blank at either end. Write one such as "DiscordBot (https://bot.example, 1.0)"'
+    )
+
+
+@pytest.mark.parametrize("agent", ["bot", "DiscordBot", "DiscordBot (https://bot.example)"])
+def test_discord_is_told_who_runs_the_bot(load, agent):
+    with pytest.raises(ConfigError) as caught:
+        load(f"url = 'wss://gateway.discord.gg/'\nuser_agent = '{agent}'")
+    assert str(caught.value) == (
+        'node.toml:3: gateway.user_agent: gateway.discord.gg asks for "DiscordBot (url, version)". '
+        "Write that"
+    )
+
+
 @pytest.mark.parametrize("text", ["url = 'wss://gateway.discord.gg/'", "resume_suffix = 'a.lan'"])
 def test_an_image_for_a_service_has_a_token(load, text):
     """The placeholder is for gateways of one's own; `shardfw run` puts the local one in its place."""

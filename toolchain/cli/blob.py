@@ -11,6 +11,7 @@ from firmware.layouts.config import (
     HOST_MAX,
     IDENTIFY_FIELDS_MAX,
     PATH_MAX,
+    USER_AGENT_MAX,
     ConfigBlob,
 )
 from firmware.layouts.discovery import DiscoveryMode
@@ -89,10 +90,12 @@ def config_blob(config: NodeConfig) -> bytes:
         )
     key = config.control_key.get_secret_value()
     suffix = (config.gateway.resume_suffix or "").encode()
+    agent = config.gateway.user_agent.encode()
     texts = (
         ("host", host, HOST_MAX),
         ("path", path, PATH_MAX),
         ("resume_suffix", suffix, HOST_MAX),
+        ("user_agent", agent, USER_AGENT_MAX),
     )
     for what, text, most in texts:
         if len(text) > most:
@@ -142,6 +145,8 @@ def config_blob(config: NodeConfig) -> bytes:
             "identify_fields_len": len(fields),
             "identify_fields": fields,
             "gateway_path": path,
+            "user_agent_len": len(agent),
+            "user_agent": agent,
             "token": token,
             "control_key_len": len(key),
             "control_key": key,

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 from pydantic_core import PydanticCustomError
 
 MAX_PATH_BYTES = 256
+MAX_AGENT_BYTES = 64
+DEFAULT_AGENT = "DiscordBot (shardfw, 0.1)"
 MAX_NAME_BYTES = 253  # RFC 1035 2.3.4, written form without the root
 # This machine as a QEMU node on its user network sees it.
 QEMU_HOST = "10.0.2.2"
@@ -42,12 +44,16 @@ class Service:
         domains: Each of its hosts is one of them, or below one.
         gateway: Where its gateway is.
         discovery: Who tells that.
+        agent: Pattern of the User-Agent that it wants.
+        agent_form: That in words.
     """
 
     profile: str
     domains: tuple[str, ...]
     gateway: str
     discovery: str
+    agent: str = ".*"
+    agent_form: str = ""
 
 
 SERVICES = (
@@ -56,6 +62,8 @@ SERVICES = (
         ("discord.gg", "discord.com"),
         "wss://gateway.discord.gg/",
         "https://discord.com/api/v10/gateway/bot",
+        r"DiscordBot \([^(),]+, [^(),]+\)( .+)?",
+        "DiscordBot (url, version)",
     ),
     Service(
         "fluxer",
@@ -129,6 +137,20 @@ def check_host(host: str) -> str:
     if len(host) > MAX_NAME_BYTES or not re.fullmatch(rf"{label}(\.{label})*", host):
         raise refuse(f"{host!r} is not a host. Write a DNS name or four numbers: 192.0.2.7")
     return host
+
+
+def check_user_agent(text: str) -> str:
+    """Return what a node may call itself in a header field.
+
+    Raises:
+        PydanticCustomError: too long, or more than printable ASCII.
+    """
+    if not re.fullmatch(rf"(?! )[ -~]{{1,{MAX_AGENT_BYTES}}}(?<! )", text):
+        raise refuse(
+            f"a User-Agent is printable ASCII of 1 to {MAX_AGENT_BYTES} bytes, without a blank at "
+            'either end. Write one such as "DiscordBot (https://bot.example, 1.0)"'
+        )
+    return text
 
 
 def _unreachable(host: str) -> str:

@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from toolchain.config.endpoint import (
+    DEFAULT_AGENT,
     QEMU_HOST,
     Endpoint,
     check_host,
     check_path,
     check_url,
+    check_user_agent,
     path_of,
     refuse,
     service_of,
@@ -135,6 +137,9 @@ class GatewayConfig(Section):
     resume_suffix: str | None = Field(
         None, description="a domain such as gateway.lan; each host in it may hear the token"
     )
+    user_agent: str = Field(
+        DEFAULT_AGENT, description='who runs the bot, as "DiscordBot (https://bot.example, 1.0)"'
+    )
     max_concurrency: int = Field(
         1,
         ge=1,
@@ -156,6 +161,11 @@ class GatewayConfig(Section):
     @classmethod
     def _is_host(cls, value: str | None) -> str | None:
         return None if value is None else check_host(value)
+
+    @field_validator("user_agent")
+    @classmethod
+    def _is_agent(cls, value: str) -> str:
+        return check_user_agent(value)
 
     @field_validator("path")
     @classmethod
@@ -201,6 +211,8 @@ class GatewayConfig(Section):
                     f"way. Write {write}",
                     key,
                 )
+            if not re.fullmatch(service.agent, self.user_agent):
+                raise refuse(f'{host} asks for "{service.agent_form}". Write that', "user_agent")
             if self.profile != service.profile:
                 raise refuse(
                     f'{host} does not speak {self.profile}. Write profile = "{service.profile}"',

@@ -19,7 +19,6 @@ from firmware.layouts.discovery import (
 from firmware.layouts.log import DISCOVERY_ASK
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.websocket import USER_AGENT
 
 
 @model
@@ -73,7 +72,8 @@ def discovery_send(w: World, shard: int) -> None:
     end = start + len(text)
     if not own:
         end = put_decimal(w, end, found.port)
-    rest = b"\r\nUser-Agent: " + USER_AGENT + b"\r\nAccept: application/json\r\n"
+    agent = bytes(config.user_agent[: config.user_agent_len])
+    rest = b"\r\nUser-Agent: " + agent + b"\r\nAccept: application/json\r\n"
     rest += b"Connection: close\r\n"
     if found.token:
         rest += b"Authorization: Bot " + bytes(config.token[: config.token_len]) + b"\r\n"

@@ -8,7 +8,6 @@ from emulator.models.text import put_decimal
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
-from firmware.layouts.websocket import USER_AGENT
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -18,7 +17,7 @@ def ws_write_request(
     w: World, shard: int, host: int, host_length: int, port: int, path: int, path_length: int
 ) -> None:
     """A fresh key, its expected answer, and the request as RFC 6455 4.1 lists it."""
-    ws = w.view(ShardContext, shard).websocket
+    ws, config = w.view(ShardContext, shard).websocket, w.g(CONFIG)
     key, challenge = ws.offset_of("key"), ws.offset_of("challenge")
     drbg_bytes(w, key, 16)
     base64_encode(w, key, 16, challenge)
@@ -29,14 +28,14 @@ def ws_write_request(
     text = b"GET " + w.read(path, path_length) + b" HTTP/1.1\r\n"
     text += b"Host: " + w.read(host, host_length)
     ws.request[: len(text)] = text
-    if port != (443 if w.g(CONFIG).gateway_secure else 80):
+    if port != (443 if config.gateway_secure else 80):
         ws.request[len(text)] = ord(":")
         text += b":"
         end = put_decimal(w, ws.offset_of("request") + len(text), port)
         text = bytes(ws.request[: end - ws.offset_of("request")])
     rest = (
         b"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        b"User-Agent: " + USER_AGENT + b"\r\n"
+        b"User-Agent: " + bytes(config.user_agent[: config.user_agent_len]) + b"\r\n"
         b"Sec-WebSocket-Key: " + bytes(ws.challenge[:24]) + b"\r\n\r\n"
     )
     ws.request[len(text) : len(text) + len(rest)] = rest

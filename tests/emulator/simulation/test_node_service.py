@@ -21,7 +21,7 @@ from toolchain.config import load_config
 if TYPE_CHECKING:
     import ssl
 
-AGENT = "DiscordBot (https://shardfw.invalid, 0.1)"
+AGENT = "DiscordBot (https://bot.example, 1.0)"
 ASKED, RESUMED = "203.0.113.6", "203.0.113.7"
 
 
@@ -40,6 +40,7 @@ class Service:
             host=where.host,
             port=where.port,
             path=where.path,
+            user_agent=config.gateway.user_agent,
             discovery=DiscoveryMode.HTTP,
             profile=ProfileId[config.gateway.profile.upper()],
             trust=store_of(*{one.root for one in shown.values()}),
@@ -63,7 +64,7 @@ def test_discord_is_asked_dialled_and_resumed_at_hosts_of_its_own(rig_of, tmp_pa
     wild = identity(host="*.discord.gg")
     service = Service(
         rig_of,
-        "discovery_url = 'https://discord.com/api/v10/gateway/bot'\n",
+        f"discovery_url = 'https://discord.com/api/v10/gateway/bot'\nuser_agent = '{AGENT}'\n",
         tmp_path,
         {"discord.com": identity(host="discord.com"), "gateway.discord.gg": wild, regional: wild},
         public_url="wss://gateway.discord.gg",

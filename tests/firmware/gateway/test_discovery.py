@@ -35,7 +35,7 @@ from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
-from firmware.layouts.websocket import RESPONSE_MAX, USER_AGENT
+from firmware.layouts.websocket import RESPONSE_MAX
 from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
 from tests.support.lab import Lab
 from tests.support.stream import Stream
@@ -150,7 +150,8 @@ class TestRequest:
     def test_discord_is_asked_with_the_token(self):
         q = Question()
         assert q.stream.take_sent() == (
-            b"GET /gateway/bot HTTP/1.1\r\nHost: api.test\r\nUser-Agent: " + USER_AGENT + b"\r\n"
+            b"GET /gateway/bot HTTP/1.1\r\nHost: api.test\r\n"
+            b"User-Agent: DiscordBot (shardfw, 0.1)\r\n"
             b"Accept: application/json\r\nConnection: close\r\n"
             b"Authorization: Bot " + TOKEN + b"\r\n\r\n"
         )
@@ -163,11 +164,21 @@ class TestRequest:
         assert b"Authorization" not in sent
         assert sent.endswith(b"Connection: close\r\n\r\n")
 
+    def test_the_node_calls_itself_what_it_was_told(self):
+        config, q = LAB.g(CONFIG), Question()
+        config.user_agent[:9] = b"bot (x/1)"
+        config.user_agent_len = 9
+        q.stream.take_sent()
+        q.connect()
+        assert b"\r\nUser-Agent: bot (x/1)\r\nAccept: " in q.stream.take_sent()
+
     def test_the_longest_request_fits_its_room(self):
         config = LAB.g(CONFIG)
         q = Question(host=b"h" * 128, port=65535, path=b"/" + b"p" * 255)
         config.token[:] = b"t" * 256
         config.token_len = 256
+        config.user_agent[:] = b"a" * 64
+        config.user_agent_len = 64
         q.stream.take_sent()
         q.connect()
         assert len(q.stream.take_sent()) == REQUEST_MAX

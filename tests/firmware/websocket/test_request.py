@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX
+from firmware.layouts.config import CONFIG, HOST_MAX, PATH_MAX, USER_AGENT, USER_AGENT_MAX
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.shard import ShardContext, ShardFlag
 from firmware.layouts.websocket import REQUEST_MAX
@@ -15,7 +15,7 @@ from tests.support.lab import Lab
 LAB = Lab(ws_build_request, ws_write_request)
 
 
-def configured(host=b"10.0.2.2", port=8080, path=b"/?v=10&encoding=json"):
+def configured(host=b"10.0.2.2", port=8080, path=b"/?v=10&encoding=json", agent=USER_AGENT):
     LAB.reset()
     LAB.g(DRBG).seeded = 1
     LAB.g(DRBG).available = 0
@@ -24,6 +24,8 @@ def configured(host=b"10.0.2.2", port=8080, path=b"/?v=10&encoding=json"):
     config.gateway_host_len, config.gateway_port = len(host), port
     config.gateway_path[: len(path)] = path
     config.gateway_path_len = len(path)
+    config.user_agent[: len(agent)] = agent
+    config.user_agent_len = len(agent)
     return LAB.shard()
 
 
@@ -52,7 +54,7 @@ def test_ws_build_request_text_line_by_line():
         b"Upgrade: websocket",
         b"Connection: Upgrade",
         b"Sec-WebSocket-Version: 13",
-        b"User-Agent: DiscordBot (https://shardfw.invalid, 0.1)",
+        b"User-Agent: DiscordBot (shardfw, 0.1)",
         b"Sec-WebSocket-Key: " + key,
         b"",
         b"",
@@ -79,6 +81,13 @@ def test_ws_build_request_leaves_out_the_port_that_its_scheme_has(secure, port, 
     assert b"\r\nHost: " + host + b"\r\n" in request_of(shard)
 
 
+@pytest.mark.parametrize("agent", [b"x", b"DiscordBot (https://bot.example, 1.0) plus"])
+def test_ws_build_request_says_what_the_node_calls_itself(agent):
+    shard = configured(agent=agent)
+    LAB.call(ws_build_request, shard=shard)
+    assert b"\r\nUser-Agent: " + agent + b"\r\nSec-WebSocket-Key: " in request_of(shard)
+
+
 def test_ws_build_request_draws_a_new_key_each_time():
     shard = configured()
     LAB.call(ws_build_request, shard=shard)
@@ -88,7 +97,7 @@ def test_ws_build_request_draws_a_new_key_each_time():
 
 
 def test_ws_build_request_longest_names_fit():
-    shard = configured(host=b"h" * HOST_MAX, port=65535, path=b"/" * PATH_MAX)
+    shard = configured(b"h" * HOST_MAX, 65535, b"/" * PATH_MAX, b"a" * USER_AGENT_MAX)
     LAB.call(ws_build_request, shard=shard)
     assert len(request_of(shard)) == REQUEST_MAX
 
