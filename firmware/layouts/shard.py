@@ -257,6 +257,8 @@ class ShardContext(Struct):
     rate_limited_at = u64(0x100, "TSC of the last close with 4008; 0 = none")
     connection = u32(0x108, "generation: dials so far; what belongs to another is dropped")
     gap = enum8(0x10C, Gap, "whether events may be missing since the last reconnect")
+    unleased = u8(0x10D, "1 = a connection of the node's own: no lease silences it")
+    hard_stop = u64(0x128, "TSC from which nothing leaves, in a fleet; 0 = none")
     load = enum8(0x2D0, SessionLoad, "whether a saved session may still come")
     saved = u8(0x2D1, "1 = the provider has the session, or nobody waits for it any more")
     leaving = u8(0x2D2, "Leaving: whether it gives its place up")

@@ -21,6 +21,7 @@ from firmware.tcp.send import tcp_ack
 from toolchain.asm import (
     AX,
     EAX,
+    EBX,
     ECX,
     EDX,
     ESI,
@@ -98,6 +99,7 @@ def tcp_challenge(a: Asm, shard: ShardContext) -> None:
         TcpHeader.offset,
     ],
     calls=[tcp_emit],
+    saves=[RBX],
     source="RFC 9293 3.10.7.1",
 )
 def tcp_refuse(a: Asm) -> None:
@@ -149,5 +151,6 @@ def tcp_refuse(a: Asm) -> None:
     a.mov(EDX, got.source_ip)
     a.xor(ESI, ESI)
     a.xor(ECX, ECX)
+    a.xor(EBX, EBX)  # nobody's
     a.call(tcp_emit)
     a.ret()

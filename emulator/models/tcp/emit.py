@@ -4,14 +4,19 @@ from emulator.effects import World, model
 from emulator.models.net.checksum import checksum
 from emulator.models.net.ip import ip_begin, ip_finish
 from firmware.layouts.node import LEASE, NETWORK
+from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import PROTOCOL_TCP, TCP_OUT, TcpHeader
 
 
 @model
-def tcp_emit(w: World, destination: int, payload: int, length: int) -> int:
+def tcp_emit(w: World, shard: int, destination: int, payload: int, length: int) -> int:
     """Header and payload into an IP frame with their checksum; nothing after the lease."""
-    if w.g(LEASE).expired:
-        return 0
+    whose = w.view(ShardContext, shard) if shard else None
+    if whose is None or not whose.unleased:
+        if whose is not None and whose.hard_stop and w.rdtsc() >= whose.hard_stop:
+            return 0
+        if w.g(LEASE).expired:
+            return 0
     frame, blocked = ip_begin(w, destination)
     if blocked:
         return 1

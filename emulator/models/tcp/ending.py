@@ -49,4 +49,4 @@ def tcp_refuse(w: World) -> None:
         header.control = TcpControl.RST | TcpControl.ACK
     header.window, header.offset = 0, 5 << 4
     header.source, header.destination = got.destination_port, got.source_port
-    tcp_emit(w, got.source_ip, 0, 0)
+    tcp_emit(w, 0, got.source_ip, 0, 0)

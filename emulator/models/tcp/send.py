@@ -51,7 +51,7 @@ def tcp_send(w: World, shard: int, sequence: int, payload: int, length: int, con
     else:
         tcp_window(w, shard)
         tcp_sack(w, shard)
-    if tcp_emit(w, tcp.remote_ip, payload, length):
+    if tcp_emit(w, shard, tcp.remote_ip, payload, length):
         tcp.flags |= TcpFlag.BLOCKED
         return 1
     if control & TcpControl.ACK:
