@@ -124,7 +124,7 @@ class QemuProcess:
             descriptor = theirs.fileno()
             self.started_at = time.monotonic()
             try:
-                command = [*self.prefix, *_die_with_parent(), *self.build(descriptor)]
+                command = [*self.prefix, *die_with_parent(), *self.build(descriptor)]
                 self._process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.PIPE,
@@ -257,7 +257,7 @@ class QemuProcess:
         return int(found[1])
 
 
-def _die_with_parent() -> list[str]:
-    """Return a prefix that lets the kernel end QEMU should this process die first."""
+def die_with_parent() -> list[str]:
+    """Return a prefix that lets the kernel end a child should this process die first."""
     found = shutil.which("setpriv")
     return [] if found is None else [found, "--pdeathsig", "KILL"]
