@@ -30,8 +30,9 @@ REASONS: Texts = {
     End.LEASE_EXPIRED: "leaseExpired",
     End.DEFECT: "defect",
     End.CONFIG: "config",
+    End.CHALLENGED: "challenged",
 }
-"""`reason=` of a record: seed B's name of an end."""
+"""`reason=` of a record: seed B's name of an end; `challenged` is ours."""
 
 CLASSIFICATIONS: Texts = {
     Classification.NONE: "none",
@@ -65,6 +66,7 @@ HAPPENED: Texts = {
     End.LEASE_EXPIRED: "The lease ran out",
     End.DEFECT: "The node's own code failed",
     End.CONFIG: "The gateway refused the configuration",
+    End.CHALLENGED: "Cloudflare answered with a challenge for browsers",
 }
 STAGES: Texts = {
     Phase.NONE: "",

@@ -73,6 +73,7 @@ class End(enum.IntEnum):
     LEASE_EXPIRED = 11
     DEFECT = 12
     CONFIG = 13
+    CHALLENGED = 14
 
 
 class Classification(enum.IntEnum):

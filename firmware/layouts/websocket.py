@@ -124,6 +124,9 @@ _W = Layer.WEBSOCKET
 RESPONSE_TOO_LONG = site(_W, 1, "response_too_long", "the response head exceeds 8192 bytes")
 STATUS_LINE = site(_W, 2, "status_line", "not an HTTP/1.1 status line")
 UPGRADE_REFUSED = site(_W, 3, "upgrade_refused", "the status is not 101; detail is the status")
+UPGRADE_CHALLENGED = site(
+    _W, 5, "upgrade_challenged", "the status is 403 with cf-mitigated; detail is the status"
+)
 HEADER_LINE = site(_W, 4, "header_line", "a header line breaks RFC 9112")
 ACCEPT_FIELD = site(_W, 7, "accept_field", "Sec-WebSocket-Accept is wrong")
 FIELD_MISSING = site(

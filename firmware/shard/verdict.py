@@ -52,6 +52,7 @@ CLASS_OF = {
     End.LEASE_EXPIRED: Classification.LEASE,
     End.DEFECT: Classification.DEFECT,
     End.CONFIG: Classification.CLOSED,
+    End.CHALLENGED: Classification.NETWORK,
 }
 CLASSES = constant("failure_classes", bytes(CLASS_OF[end] for end in End), "Classification by End")
 COUNT_MAX = 0xFF

@@ -80,6 +80,8 @@ EXTENSIONS, PROTOCOL = (
     known_name(b"sec-websocket-protocol"),
 )
 WEBSOCKET, RETRY_AFTER = known_name(b"websocket"), known_name(b"retry-after")
+CF_MITIGATED = known_name(b"cf-mitigated")
+"""Cloudflare, developer documentation, "Detect a Challenge Page response": who sends the page says so here."""
 
 
 @routine(

@@ -11,6 +11,7 @@ from firmware.layouts.websocket import (
     RESPONSE_MAX,
     RESPONSE_TOO_LONG,
     STATUS_LINE,
+    UPGRADE_CHALLENGED,
     UPGRADE_REFUSED,
     ResponseHeader,
     WsState,
@@ -18,18 +19,29 @@ from firmware.layouts.websocket import (
 
 
 @model
-def ws_retry_after(w: World, shard: int, line: int, last: int) -> None:
-    """The first Retry-After in seconds, at most a day; the first bad line ends the search."""
+def ws_find_field(
+    w: World, line: int, last: int, name: int, size: int
+) -> tuple[int, int | None, int | None]:
+    """The value of the first field of a name; the first bad line ends the search."""
     while line != last:
-        bad, following, name, value, size = http_line(w, line)
-        if bad or following is None or name is None or value is None or size is None:
-            return
-        if http_same(w, line, name, w.address("http_retry_after"), 11):
-            wrong, seconds = http_number(w, value, size)
-            if not wrong and seconds is not None:
-                w.view(ShardContext, shard).required_wait_ms = min(seconds, 86_400) * 1000
-            return
+        bad, following, length, value, value_size = http_line(w, line)
+        if bad or following is None or length is None:
+            break
+        if http_same(w, line, length, name, size):
+            return 0, value, value_size
         line = following
+    return 1, None, None
+
+
+@model
+def ws_retry_after(w: World, shard: int, line: int, last: int) -> None:
+    """The first Retry-After in seconds, at most a day."""
+    missing, value, size = ws_find_field(w, line, last, w.address("http_retry_after"), 11)
+    if missing or value is None or size is None:
+        return
+    wrong, seconds = http_number(w, value, size)
+    if not wrong and seconds is not None:
+        w.view(ShardContext, shard).required_wait_ms = min(seconds, 86_400) * 1000
 
 
 @model
@@ -50,7 +62,12 @@ def ws_response(w: World, shard: int, head: int, length: int) -> int:
         ws.http_status = number
         ws_retry_after(w, shard, line, head + end + 2)
         flags = FailureFlag.WAIT if number == 429 else 0
-        ws_fail(w, shard, End.NETWORK, flags, 0, UPGRADE_REFUSED.code | number)
+        why, site = End.NETWORK, UPGRADE_REFUSED
+        if number == 403:
+            known = w.address("http_cf_mitigated")
+            if not ws_find_field(w, line, head + end + 2, known, len("cf-mitigated"))[0]:
+                why, site = End.CHALLENGED, UPGRADE_CHALLENGED
+        ws_fail(w, shard, why, flags, 0, site.code | number)
         return 0
     while line != head + end + 2:
         bad, following, name, value, size = http_line(w, line)

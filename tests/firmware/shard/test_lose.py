@@ -234,6 +234,24 @@ def test_shard_lose_fatal_schedules_nothing():
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
 
 
+@pytest.mark.parametrize(
+    ("end", "reason", "told"),
+    [
+        (End.NETWORK, "network", "The gateway connection failed"),
+        (End.CHALLENGED, "challenged", "Cloudflare answered with a challenge for browsers"),
+    ],
+)
+def test_shard_lose_tells_a_challenge_from_a_403_of_the_gateway(end, reason, told):
+    shard, context = prepare({"state": ShardState.STARTING, "failure": end, "phase": Phase.WS})
+    context.websocket.http_status = 403
+    LAB.g(CONFIG).policy = Policy.FIXED
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert (context.evidence.http_status, context.evidence.required_wait_ms) == (403, 60_000)
+    (line,) = lines()
+    assert f" reason={reason} classification=network " in line
+    assert f"{told} (HTTP 403: forbidden) at the WebSocket upgrade. " in line
+
+
 @pytest.mark.parametrize("recommended", [0, 24])
 @pytest.mark.parametrize(("auto", "before", "wanted"), [(0, 0, 17), (1, 17, 17), (1, 2**31, 2**31)])
 def test_shard_lose_4011_reports_the_smallest_total_that_can_follow(

@@ -13,6 +13,7 @@ from firmware.layouts.websocket import (
     RESPONSE_TOO_LONG,
     STATUS_LINE,
     SUBPROTOCOL,
+    UPGRADE_CHALLENGED,
     UPGRADE_REFUSED,
     WsState,
 )
@@ -194,3 +195,45 @@ def test_ws_response_refusal_with_retry_after_notes_the_wait(status, fields, wai
     assert shard.required_wait_ms == wait_ms
     assert shard.failure_flags == (FailureFlag.WAIT if status == 429 else 0)
     assert (shard.failure, shard.websocket.http_status) == (End.NETWORK, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "challenged"),
+    [
+        (403, ("cf-mitigated: challenge",), True),
+        (403, ("Server: cloudflare", "CF-Mitigated:\tchallenge ", "CF-RAY: 8-FRA"), True),
+        (403, ("Cf-Mitigated:",), True),
+        (403, ("Retry-After: 7", "cf-mitigated: challenge"), True),
+        (403, (), False),
+        (403, ("Server: cloudflare", "CF-RAY: 8-FRA"), False),
+        (403, ("X-cf-mitigated: challenge", "cf-mitigate: challenge"), False),
+        (403, ("no colon", "cf-mitigated: challenge"), False),
+        (401, ("cf-mitigated: challenge",), False),
+        (404, ("cf-mitigated: challenge",), False),
+        (503, ("cf-mitigated: challenge",), False),
+    ],
+)
+def test_ws_response_tells_a_challenge_from_a_refusal(status, fields, challenged):
+    shard = refusal(status, *fields)
+    assert shard.websocket.http_status == status
+    assert shard.websocket.state == WsState.FAILED
+    site, end = (
+        (UPGRADE_CHALLENGED, End.CHALLENGED) if challenged else (UPGRADE_REFUSED, End.NETWORK)
+    )
+    assert (shard.failure, shard.failure_flags) == (end, 0)
+    assert shard.last_error == shard.websocket.error == site.code | status
+    assert shard.required_wait_ms == (7_000 if "Retry-After: 7" in fields else 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fields=st.lists(
+        st.sampled_from(
+            ["cf-mitigated: challenge", "CF-MITIGATED:x", "cf-mitigated", "a:", "b: c"]
+        ),
+        max_size=5,
+    ),
+    status=st.sampled_from([401, 403, 429]),
+)
+def test_ws_response_any_refusal_matches_the_model(fields, status):
+    refusal(status, *fields)

@@ -12,6 +12,7 @@ from firmware.layouts.policy import OnLimit, SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.sessions import ANY_SHARD
 from firmware.layouts.shard import Hold, Phase, ShardState, Stop
+from firmware.layouts.websocket import UPGRADE_CHALLENGED
 from pxe.gateway.protocol import PROFILES as SERVICES
 from tests.emulator.simulation.test_node_sessions import Host
 from tests.support.cases import RESUME_ADDRESS, RESUME_HOST
@@ -64,6 +65,21 @@ def test_e32_a_refused_upgrade(case_of, profile, status, wait_ms, below_ms):
     case.rig.gateway.server.policy.status = 0
     case.failed("network", then="resume", wait_ms=wait_ms, below_ms=below_ms)
     assert case.view.evidence.http_status == status
+    case.healed(70)
+    assert case.handshakes == [[2], [6]]
+
+
+def test_e32_a_challenge_in_the_gateway_s_place(case_of, profile):
+    """A 403 that says cf-mitigated: the gateway has not seen the request."""
+    case = case_of(profile, session_ttl_ms=120_000)
+    policy = case.rig.gateway.server.policy
+    policy.status, policy.headers = 403, (("cf-mitigated", "challenge"),)
+    case.act(lambda core: core.abort(0))
+    case.until_records(2)
+    policy.status, policy.headers = 0, ()
+    record = case.failed("challenged", then="resume", wait_ms=60_000, below_ms=60_001)
+    assert record.classification == "network"
+    assert case.view.evidence.error == UPGRADE_CHALLENGED.code | 403
     case.healed(70)
     assert case.handshakes == [[2], [6]]
 
