@@ -11,7 +11,7 @@ test enforces that.
 | text | constants and numbers as text, into a buffer of the caller |
 | failure | notes why a shard's attempt ends, for the lifecycle to act on |
 | pci, virtio, nic | the boot NIC as "take this frame" and "give me a frame"; a device's random bytes |
-| crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA, RSA |
+| crypto | SHA-1 for the accept key, SHA-2 and HMAC, the ChaCha20 DRBG, X25519, ECDSA, RSA, HPKE |
 | net | Ethernet, ARP, IPv4, ICMP, UDP, DHCP, DNS |
 | tcp | one connection per shard, all its state in the workspace |
 | x509 | certificates: what they say, whether a chain leads to an anchor; knows no connection |

@@ -178,9 +178,6 @@ TLS_HELLO_EXTENSIONS = constant(
 TLS_RETRY_RANDOM = constant(
     "tls_retry_random", RETRY_RANDOM, "the random that makes a ServerHello a retry", align=8
 )
-TLS_X25519_POINT = constant(
-    "tls_x25519_point", (9).to_bytes(PRIVATE_BYTES, "little"), "the point that makes public keys"
-)
 VERIFY_CONTEXT = b" " * 64 + b"TLS 1.3, server CertificateVerify\0"
 """RFC 8446 4.4.3: what stands before the digest in what a server signs."""
 TLS_VERIFY_CONTEXT = constant("tls_verify_context", VERIFY_CONTEXT, "what a signature begins with")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolchain.layout import Global, Struct, bytes_, u32, u64
+from toolchain.layout.data import constant
 
 
 class X25519(Struct):
@@ -32,3 +33,9 @@ class X25519(Struct):
 X25519_WORK = Global("x25519_work", X25519, "work space of X25519", align=64)
 X25519_BYTES = 32
 X25519_BITS = 255
+X25519_BASE_POINT = constant(
+    "x25519_base_point",
+    (9).to_bytes(X25519_BYTES, "little"),
+    "the base point of Curve25519 (RFC 7748 4.1)",
+    align=8,
+)

@@ -6,7 +6,8 @@ from firmware.crypto.drbg import drbg_bytes
 from firmware.crypto.p256 import p256_draw
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import Group, TlsContext
-from firmware.layouts.tls_arena import PRIVATE_BYTES, SHARE_BYTES, TLS_X25519_POINT, TlsArena
+from firmware.layouts.tls_arena import PRIVATE_BYTES, SHARE_BYTES, TlsArena
+from firmware.layouts.x25519 import X25519_BASE_POINT
 from toolchain.asm import (
     CF,
     CX,
@@ -51,7 +52,7 @@ def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
         a.call(drbg_bytes)
         a.lea(RDI, arena.share.address)
         a.lea(RSI, arena.private.address)
-        a.lea(RDX, TLS_X25519_POINT.address)
+        a.lea(RDX, X25519_BASE_POINT.address)
         a.call(x25519)
         a.ret()
     a.mov(arena.share_len, SHARE_BYTES[Group.SECP256R1])

@@ -6,7 +6,7 @@ from emulator.models.crypto.drbg import drbg_bytes
 from emulator.models.crypto.p256 import p256_draw
 from emulator.models.tls.transcript import arena_of
 from firmware.layouts.tls import Group
-from firmware.layouts.tls_arena import TLS_X25519_POINT
+from firmware.layouts.x25519 import X25519_BASE_POINT
 
 
 @model
@@ -18,7 +18,7 @@ def tls_make_share(w: World, shard: int, group: int) -> None:
     if group == Group.X25519:
         arena.share_len = 32
         drbg_bytes(w, private, 32)
-        x25519(w, share, private, w.address(TLS_X25519_POINT))
+        x25519(w, share, private, w.address(X25519_BASE_POINT))
     else:
         arena.share_len = 65
         p256_draw(w, private)
