@@ -130,6 +130,15 @@ class WatchState(enum.IntEnum):
     SYNCED = 3
 
 
+class Holder(enum.IntEnum):
+    """Whose a record is."""
+
+    NOBODY = 0
+    OTHER = 1
+    MINE = 2
+    """This node's, of this boot."""
+
+
 class RecordKind(enum.IntEnum):
     """Which record a key under `ctl.` names."""
 

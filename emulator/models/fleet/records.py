@@ -1,0 +1,200 @@
+"""The values of `ctl.`."""
+
+import re
+
+from emulator.effects import World, model
+from emulator.models.fleet.tokens import number_take, text_differs, word_take
+from firmware.layouts.bus import BUS, FLEET_SHARDS_MAX
+from firmware.layouts.fleet import (
+    DURATION_MAX_MS,
+    DURATION_MIN_MS,
+    FLEET_SLOTS_MAX,
+    BudgetView,
+    Holder,
+    PlanMode,
+    PlanView,
+    SlotState,
+    SlotView,
+)
+from firmware.layouts.permit import PERMITS_MAX
+from firmware.layouts.plan import TOTAL_MAX
+
+_NAME = re.compile(rb"[A-Za-z0-9_-]{1,32}")
+_BOOT = re.compile(rb"[0-9a-f]{8}")
+SPACE, PLUS = ord(" "), ord("+")
+
+
+class Text:
+    """The tokens of a value, taken one after the other."""
+
+    def __init__(self, w: World, at: int, size: int) -> None:
+        self._world, self.at, self.end, self.good = w, at, at + size, True
+
+    def number(self, separator: int = SPACE) -> int:
+        """Take a number of 32 bits; 0 once the text is bad."""
+        if self.good:
+            bad, value, after = number_take(self._world, self.at, self.end, separator)
+            self.good = not bad and value < 2**32
+            if self.good:
+                self.at = after
+                return int(value)
+        return 0
+
+    def word(self) -> bytes:
+        """Take a word; none once the text is bad."""
+        if self.good:
+            bad, at, size, after = word_take(self._world, self.at, self.end, SPACE)
+            self.good = not bad
+            if self.good:
+                self.at = after
+                return self._world.read(at, size)
+        return b""
+
+    def holder(self) -> Holder:
+        """Take a holder."""
+        if self.good:
+            bad, who, _, after = holder_take(self._world, self.at, self.end, SPACE)
+            self.good = not bad
+            if self.good:
+                self.at = after
+                return Holder(who)
+        return Holder.NOBODY
+
+    def starts(self) -> bool:
+        """Take the format."""
+        bad, value, after = number_take(self._world, self.at, self.end, SPACE)
+        self.good = not bad and value == 1
+        if self.good:
+            self.at = after
+        return self.good
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was good, and nothing is left."""
+        return self.good and self.at == self.end
+
+
+@model
+def holder_take(
+    w: World, text: int, end: int, separator: int
+) -> tuple[int, int | None, int, int | None]:
+    """Two words: a name and a boot, or two dashes."""
+    refused = 1, None, SPACE, None
+    bad, node, node_bytes, after = word_take(w, text, end, separator)
+    if bad:
+        return refused
+    bad, boot, boot_bytes, after = word_take(w, after, end, separator)
+    if bad:
+        return refused
+    name, number = w.read(node, node_bytes), w.read(boot, boot_bytes)
+    if (name, number) == (b"-", b"-"):
+        return 0, Holder.NOBODY, SPACE, after
+    if not _BOOT.fullmatch(number) or not _NAME.fullmatch(name):
+        return refused
+    bus = w.g(BUS)
+    if text_differs(w, node, node_bytes, bus.offset_of("node"), bus.node_len):
+        return 0, Holder.OTHER, SPACE, after
+    if text_differs(w, boot, boot_bytes, bus.offset_of("boot_text"), 8):
+        return 0, Holder.OTHER, SPACE, after
+    return 0, Holder.MINE, SPACE, after
+
+
+def _fits(start: int, count: int, total: int) -> bool:
+    return 1 <= count <= FLEET_SHARDS_MAX and 1 <= total <= TOTAL_MAX and start + count <= total
+
+
+@model
+def lease_record(w: World, text: int, size: int, view: int) -> int:
+    """Eleven tokens."""
+    slot, value = w.view(SlotView, view), Text(w, text, size)
+    slot.state, slot.mine = SlotState.ABSENT, 0
+    if not value.starts():
+        return 1
+    word = value.word()
+    if word not in (b"held", b"free"):
+        return 1
+    holder = value.holder()
+    names = ("generation", "op", "duration_ms", "epoch", "start", "count", "total")
+    numbers = {name: value.number() for name in names}
+    if not value.whole or numbers["generation"] == 2**32 - 1:
+        return 1
+    if word == b"free":
+        good = holder == Holder.NOBODY and numbers["duration_ms"] == 0
+    else:
+        known = DURATION_MIN_MS <= numbers["duration_ms"] <= DURATION_MAX_MS
+        good = holder != Holder.NOBODY and known
+    if not good or not _fits(numbers["start"], numbers["count"], numbers["total"]):
+        return 1
+    for name, number in numbers.items():
+        setattr(slot, name, number)
+    slot.state = SlotState.HELD if word == b"held" else SlotState.FREE
+    slot.mine = int(holder == Holder.MINE)
+    return 0
+
+
+@model
+def plan_record(w: World, text: int, size: int, plan: int) -> int:
+    """Seven tokens, then as many ranges as the last of them says."""
+    view, value = w.view(PlanView, plan), Text(w, text, size)
+    view.mode = PlanMode.UNKNOWN
+    if not value.starts():
+        return 1
+    mode = {b"active": PlanMode.ACTIVE, b"drain": PlanMode.DRAIN}.get(value.word())
+    if mode is None:
+        return 1
+    names = ("epoch", "total", "max_concurrency", "duration_ms", "slots")
+    numbers = {name: value.number() for name in names}
+    total = numbers["total"]
+    if not value.good or not 1 <= total <= TOTAL_MAX:
+        return 1
+    if not 1 <= numbers["max_concurrency"] <= PERMITS_MAX:
+        return 1
+    if not DURATION_MIN_MS <= numbers["duration_ms"] <= DURATION_MAX_MS:
+        return 1
+    if not 1 <= numbers["slots"] <= FLEET_SLOTS_MAX:
+        return 1
+    covered = 0
+    for n in range(numbers["slots"]):
+        start = value.number(PLUS)
+        if not value.good or start < covered:
+            return 1
+        view.ranges[n].start = start
+        count = value.number()
+        if not value.good:
+            return 1
+        view.ranges[n].count = count
+        if not _fits(start, count, total):
+            return 1
+        covered = start + count
+    if not value.whole:
+        return 1
+    for name, number in numbers.items():
+        setattr(view, name, number)
+    view.mode = mode
+    return 0
+
+
+@model
+def ticket_record(w: World, text: int, size: int) -> tuple[int, int | None, int | None]:
+    """Five tokens."""
+    value = Text(w, text, size)
+    if not value.starts():
+        return 1, None, None
+    holder, op, _shard = value.holder(), value.number(), value.number()
+    return (0, holder, op) if value.whole else (1, None, None)
+
+
+@model
+def budget_record(w: World, text: int, size: int, budget: int) -> int:
+    """Five tokens; what is left is at most all."""
+    view, value = w.view(BudgetView, budget), Text(w, text, size)
+    if not value.starts():
+        return 1
+    remaining, total, node = value.number(), value.number(), value.word()
+    if not value.good or not _NAME.fullmatch(node):
+        return 1
+    value.number()
+    if not value.whole or remaining > total:
+        return 1
+    view.remaining, view.total = remaining, total
+    return 0
