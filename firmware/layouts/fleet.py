@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from firmware.errors import Layer, site
+from firmware.errors import SITES, Layer, site
 from firmware.layouts.permit import PERMITS_MAX
 from toolchain.layout import Global, Struct, array, bytes_, enum8, enum32, nested, u8, u32, u64
 
@@ -45,6 +45,7 @@ WATCH_SILENCE_MS = 2_500
 WATCH_RETRY_MS = 500
 """Between two watches, after an error."""
 IDLE_HEARTBEAT_MS = 1_000
+HEARTBEAT_STATUS = 100
 WATCH_KEPT_MS = 10_000
 """The server forgets a consumer that nobody listens to after so long."""
 WATCH_SID = 0x1000
@@ -69,6 +70,20 @@ STREAM = b"KV_shardfw"
 ACK_PREFIX = b"$JS.ACK." + STREAM + b"."
 """Reply subject of a delivery: consumer, times delivered, stream and consumer sequence, time, pending."""
 KEY_PREFIX = b"$KV.shardfw."
+KEY_ROOM = b".ctl."
+"""Behind the bot's name: what is watched."""
+_MILLION = 1_000_000
+CREATE_BODY = (
+    b'{"stream_name":"' + STREAM + b'","config":{"deliver_subject":"',
+    b'","deliver_policy":"last_per_subject","ack_policy":"none","max_deliver":1,'
+    b'"filter_subject":"' + KEY_PREFIX,
+    KEY_ROOM
+    + b'>","idle_heartbeat":%d,"mem_storage":true,"num_replicas":1,"inactive_threshold":%d}}'
+    % (IDLE_HEARTBEAT_MS * _MILLION, WATCH_KEPT_MS * _MILLION),
+)
+"""The request for a consumer, around the subject of the watch and the bot's name."""
+WATCH_TEXT_MAX = 600
+"""Bytes of UNSUB, SUB and the request, with the longest names and numbers."""
 
 FLEET_LOST = site(Layer.FLEET, 1, "lost", "the record of a slot that was held names somebody else")
 FLEET_EXPIRED = site(Layer.FLEET, 2, "expired", "no renewal was granted in time")
@@ -83,6 +98,10 @@ FLEET_SILENT = site(Layer.FLEET, 10, "silent", "the watch says nothing any more"
 FLEET_REFUSED = site(Layer.FLEET, 11, "refused", "the server makes no consumer; detail = status")
 FLEET_DELIVERY = site(Layer.FLEET, 12, "delivery", "a delivery without what every one has")
 FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another one")
+
+
+REASONS = {found.number: found.name for found in SITES.values() if found.layer is Layer.FLEET}
+"""Sites by number, for lines."""
 
 
 class PlanMode(enum.IntEnum):
@@ -288,6 +307,7 @@ class Fleet(Struct):
     error = u32(0x78, "why the last watch ended: site code")
     rtc_low = u8(0x7C, "register of seconds at the last look")
     refused = u32(0x80, "answers that granted nothing")
+    plan_told = u64(0x88, "revision of the newest plan that was told of")
     avoid_until = bytes_(
         0xC0,
         FLEET_SLOTS_MAX * 8,

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firmware.layouts.entropy import EntropySource, SourceState
+from firmware.layouts.fleet import REASONS as FLEET_REASONS
+from firmware.layouts.fleet import PlanMode, RecordKind, WatchState
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
 from firmware.layouts.log_line import (
@@ -238,6 +240,14 @@ STARTUP_DONE = code("lifecycle.allReady", Level.INFO, durationMs=MS, shards=DEC)
 LEASE_GRANTED = code("lease.granted", Level.INFO, generation=DEC, left=MS)
 LEASE_EXPIRED = code("lease.expired", Level.WARN, generation=DEC, late=MS)
 LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
+_FLEET_REASON = texts({0: "none", **FLEET_REASONS})
+FLEET_UNREADABLE = code(
+    "fleet.unreadable", Level.WARN, record=names(RecordKind), number=DEC, revision=DEC
+)
+FLEET_PLAN = code("fleet.plan", Level.INFO, mode=names(PlanMode), epoch=DEC, total=DEC, slots=DEC)
+FLEET_WATCH = code(
+    "fleet.watch", Level.INFO, state=names(WatchState), number=DEC, reason=_FLEET_REASON
+)
 NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shards=DEC)
 NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
 NODE_OFF = code("node.off", Level.INFO, acpi=DEC)

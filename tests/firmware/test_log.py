@@ -71,7 +71,7 @@ def by_name(name):
     noise=st.binary(min_size=HEAD, max_size=HEAD),
 )
 def test_log_write_any_line_matches_model(number, values, head, shard, cycles, noise):
-    state = fresh(head, head)
+    state = fresh(head, head, Level.TRACE)
     LAB.g(CLOCK).tsc_cycles_per_ms = cycles
     where = LAB.shard() if shard or CODES[number].of_shard else 0
     if where:

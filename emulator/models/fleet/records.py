@@ -2,6 +2,8 @@
 
 import re
 
+from typing import Any
+
 from emulator.effects import World, model
 from emulator.models.fleet.tokens import number_take, text_differs, word_take
 from firmware.layouts.bus import BUS, FLEET_SHARDS_MAX
@@ -28,34 +30,34 @@ class Text:
     """The tokens of a value, taken one after the other."""
 
     def __init__(self, w: World, at: int, size: int) -> None:
-        self._world, self.at, self.end, self.good = w, at, at + size, True
+        self._world, self.at, self.end, self._good = w, at, at + size, True
 
     def number(self, separator: int = SPACE) -> int:
         """Take a number of 32 bits; 0 once the text is bad."""
-        if self.good:
+        if self._good:
             bad, value, after = number_take(self._world, self.at, self.end, separator)
-            self.good = not bad and value < 2**32
-            if self.good:
+            self._good = not bad and value < 2**32
+            if self._good:
                 self.at = after
                 return int(value)
         return 0
 
     def word(self) -> bytes:
         """Take a word; none once the text is bad."""
-        if self.good:
+        if self._good:
             bad, at, size, after = word_take(self._world, self.at, self.end, SPACE)
-            self.good = not bad
-            if self.good:
+            self._good = not bad
+            if self._good:
                 self.at = after
                 return self._world.read(at, size)
         return b""
 
     def holder(self) -> Holder:
         """Take a holder."""
-        if self.good:
+        if self._good:
             bad, who, _, after = holder_take(self._world, self.at, self.end, SPACE)
-            self.good = not bad
-            if self.good:
+            self._good = not bad
+            if self._good:
                 self.at = after
                 return Holder(who)
         return Holder.NOBODY
@@ -63,21 +65,23 @@ class Text:
     def starts(self) -> bool:
         """Take the format."""
         bad, value, after = number_take(self._world, self.at, self.end, SPACE)
-        self.good = not bad and value == 1
-        if self.good:
+        self._good = not bad and value == 1
+        if self._good:
             self.at = after
-        return self.good
+        return self._good
+
+    def fine(self) -> bool:
+        """Tell whether all that was taken was good."""
+        return self._good
 
     @property
     def whole(self) -> bool:
         """Whether all of it was good, and nothing is left."""
-        return self.good and self.at == self.end
+        return self._good and self.at == self.end
 
 
 @model
-def holder_take(
-    w: World, text: int, end: int, separator: int
-) -> tuple[int, int | None, int, int | None]:
+def holder_take(w: World, text: int, end: int, separator: int) -> tuple[int, Any, int, Any]:
     """Two words: a name and a boot, or two dashes."""
     refused = 1, None, SPACE, None
     bad, node, node_bytes, after = word_take(w, text, end, separator)
@@ -145,7 +149,7 @@ def plan_record(w: World, text: int, size: int, plan: int) -> int:
     names = ("epoch", "total", "max_concurrency", "duration_ms", "slots")
     numbers = {name: value.number() for name in names}
     total = numbers["total"]
-    if not value.good or not 1 <= total <= TOTAL_MAX:
+    if not value.fine() or not 1 <= total <= TOTAL_MAX:
         return 1
     if not 1 <= numbers["max_concurrency"] <= PERMITS_MAX:
         return 1
@@ -156,11 +160,11 @@ def plan_record(w: World, text: int, size: int, plan: int) -> int:
     covered = 0
     for n in range(numbers["slots"]):
         start = value.number(PLUS)
-        if not value.good or start < covered:
+        if not value.fine() or start < covered:
             return 1
         view.ranges[n].start = start
         count = value.number()
-        if not value.good:
+        if not value.fine():
             return 1
         view.ranges[n].count = count
         if not _fits(start, count, total):
@@ -175,7 +179,7 @@ def plan_record(w: World, text: int, size: int, plan: int) -> int:
 
 
 @model
-def ticket_record(w: World, text: int, size: int) -> tuple[int, int | None, int | None]:
+def ticket_record(w: World, text: int, size: int) -> tuple[int, Any, Any]:
     """Five tokens."""
     value = Text(w, text, size)
     if not value.starts():
@@ -191,7 +195,7 @@ def budget_record(w: World, text: int, size: int, budget: int) -> int:
     if not value.starts():
         return 1
     remaining, total, node = value.number(), value.number(), value.word()
-    if not value.good or not _NAME.fullmatch(node):
+    if not value.fine() or not _NAME.fullmatch(node):
         return 1
     value.number()
     if not value.whole or remaining > total:

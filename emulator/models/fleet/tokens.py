@@ -2,6 +2,8 @@
 
 import re
 
+from typing import Any
+
 from emulator.effects import World, model
 from firmware.layouts.fleet import ACK_PREFIX
 
@@ -29,7 +31,7 @@ def _first(text: bytes, separator: int) -> tuple[bytes, int] | None:
 
 
 @model
-def digits_take(w: World, text: int, end: int) -> tuple[int, int | None, int | None]:
+def digits_take(w: World, text: int, end: int) -> tuple[int, Any, Any]:
     """The longest run of digits has to be a number."""
     found = NUMBER.match(w.read(text, end - text))
     if found is None:
@@ -38,9 +40,7 @@ def digits_take(w: World, text: int, end: int) -> tuple[int, int | None, int | N
 
 
 @model
-def number_take(
-    w: World, text: int, end: int, separator: int
-) -> tuple[int, int | None, int | None]:
+def number_take(w: World, text: int, end: int, separator: int) -> tuple[int, Any, Any]:
     """A whole token."""
     raw = w.read(text, end - text)
     if digits_take(w, text, end)[0]:
@@ -53,9 +53,7 @@ def number_take(
 
 
 @model
-def word_take(
-    w: World, text: int, end: int, separator: int
-) -> tuple[int, int | None, int | None, int | None]:
+def word_take(w: World, text: int, end: int, separator: int) -> tuple[int, Any, Any, Any]:
     """A whole token of printable characters."""
     found = _first(w.read(text, end - text), separator)
     if found is None or not _WORD.fullmatch(found[0]):
@@ -70,7 +68,7 @@ def text_differs(w: World, text: int, size: int, other: int, length: int) -> int
 
 
 @model
-def ack_take(w: World, reply: int, size: int) -> tuple[int, int | None, int | None, int | None]:
+def ack_take(w: World, reply: int, size: int) -> tuple[int, Any, Any, Any]:
     """Six tokens behind the prefix: consumer, times, stream, sequence, time, pending."""
     text, refused = w.read(reply, size), (1, None, None, None)
     if size < len(ACK_PREFIX):
@@ -92,14 +90,14 @@ def ack_take(w: World, reply: int, size: int) -> tuple[int, int | None, int | No
 
 
 @model
-def key_find(w: World, text: int, end: int, key: int, length: int) -> tuple[int, int | None]:
+def key_find(w: World, text: int, end: int, key: int, length: int) -> tuple[int, Any]:
     """Where the key begins first."""
     at = w.read(text, end - text).find(w.read(key, length))
     return (1, None) if at < 0 else (0, text + at + length)
 
 
 @model
-def key_number(w: World, text: int, end: int, key: int, length: int) -> tuple[int, int | None]:
+def key_number(w: World, text: int, end: int, key: int, length: int) -> tuple[int, Any]:
     """Spaces may stand before the number."""
     missing, after = key_find(w, text, end, key, length)
     if missing:
