@@ -27,6 +27,7 @@ class TlsConnection:
     Attributes:
         on_data: called with plaintext.
         on_eof: called when the client says close_notify, or ends TCP without.
+        on_shaken: called when the handshake is complete.
         error: why OpenSSL gave up; empty as long as it did not.
     """
 
@@ -36,6 +37,7 @@ class TlsConnection:
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
         self.on_data: Callable[[bytes], None] | None = None
         self.on_eof: Callable[[], None] | None = None
+        self.on_shaken: Callable[[], None] | None = None
         self.error = ""
         self._shaken = self._ended = False
         tcp.on_data = self._receive
@@ -87,6 +89,8 @@ class TlsConnection:
             if not self._shaken:
                 self.tls.do_handshake()
                 self._shaken = True
+                if self.on_shaken is not None:
+                    self.on_shaken()
             while not self._ended:
                 text = self.tls.read(CHUNK)
                 if not text:
