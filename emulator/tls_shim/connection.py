@@ -6,45 +6,17 @@ import itertools
 import socket
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emulator.tls_client import WRITE_MAX, TlsClient
-from emulator.tls_shim.settings import NotImplementedHereError
-from firmware.errors import describe
+from emulator.tls_shim.verdict import HOST, FailedError, anchors, tell
+from emulator.tls_shim.wire import LINGER_S, dial
 from firmware.layouts.tls import TLS_1_3, TlsState
-from firmware.layouts.tls_sites import ALERT_RECEIVED, TRUNCATED, VERSION, Alert
-from firmware.layouts.trust import EMPTY_STORE
-from toolchain.cli.trust import trust_store
-from toolchain.trust import TrustError, choose
 
 if TYPE_CHECKING:
     from emulator.tls_shim.settings import Settings
 
-PATIENCE_S = 60.0
-"""How long a runner may be silent; its own patience ends before."""
-LINGER_S = 5.0
-"""How long it may take to read our last words."""
-HOST = b"test"
-"""Whom a certificate has to name when the runner gives no name: its own ones have this one."""
 FLIPPED = bytes(n ^ 0xFF for n in range(256))
-_SITE = 0xFFFF_0000
-
-
-class FailedError(Exception):
-    """The connection did not end as it should; the message is for the runner."""
-
-
-def _store(settings: Settings) -> bytes:
-    files = [(name, Path(name).read_bytes()) for name in settings.roots if name]
-    if not settings.trusted or not files:
-        return EMPTY_STORE
-    today = datetime.fromtimestamp(settings.date, UTC)
-    try:
-        return trust_store(choose("none", files, today))
-    except TrustError as error:
-        raise NotImplementedHereError(str(error)) from error
 
 
 class Connection:
@@ -61,7 +33,7 @@ class Connection:
         self._settings = settings
         self.client = TlsClient(
             settings.host or HOST,
-            _store(settings),
+            anchors(settings),
             settings.date,
             time.process_time_ns,  # a busy machine is no reason to give a handshake up
             named=bool(settings.host),
@@ -78,11 +50,7 @@ class Connection:
             FailedError: It failed, ours or theirs.
             NotImplementedHereError: The server speaks TLS 1.2, and the runner did not rule that out.
         """
-        s = self._settings
-        place = ("::1" if s.ipv6 else "127.0.0.1", s.port)
-        with socket.create_connection(place, PATIENCE_S) as self._wire:
-            self._wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._wire.sendall(s.shim_id.to_bytes(8, "little"))
+        with dial(self._settings) as self._wire:
             try:
                 self._shake_hands()
                 self._judge()
@@ -173,22 +141,15 @@ class Connection:
 
         A FIN without close_notify is one for the node; for runners it is when they say so.
         """
-        client, error = self.client, self.client.error
-        if client.state != TlsState.FAILED:
-            return
-        self._flush()
-        reason = describe(error)
-        older = not self._settings.only_1_3
-        if error & _SITE == VERSION.code and older:
-            raise NotImplementedHereError(f"the server speaks no TLS 1.3: {reason}")
-        if error & _SITE == ALERT_RECEIVED.code and not client.greeted:
-            nothing_in_common = {Alert.HANDSHAKE_FAILURE} | (
-                {Alert.PROTOCOL_VERSION} if older else set()
+        client = self.client
+        if client.state == TlsState.FAILED:
+            self._flush()
+            tell(
+                client.error,
+                self._settings,
+                greeted=client.greeted,
+                wants_close_notify=self._wants_close_notify,
             )
-            if error & ~_SITE in nothing_in_common:
-                raise NotImplementedHereError(f"what the server wants: {reason}")
-        if error != TRUNCATED.code or self._wants_close_notify:
-            raise FailedError(f":{reason}:")
 
     def _leave(self) -> None:
         """Go once the server has read everything: a reset would take the last words from it."""

@@ -42,6 +42,7 @@ class Settings:
         wants_close_notify: The end of the server without close_notify is a failure.
         updates_keys: Keys change before every answer.
         expected: What the handshake has to have agreed on, by name.
+        node: Port of the keeper of a node that connects instead; 0 = the client runs here.
     """
 
     port: int = 0
@@ -60,6 +61,7 @@ class Settings:
     wants_close_notify: bool = False
     updates_keys: bool = False
     expected: dict[str, int] = field(default_factory=dict)
+    node: int = 0
 
 
 _Handler: TypeAlias = "Callable[[Settings, str], object]"
@@ -133,6 +135,7 @@ SWITCHES: dict[str, _Handler] = {
 """Flags that stand alone."""
 VALUES: dict[str, _Handler] = {
     "-port": _number("port"),
+    "-node": _number("node"),
     "-shim-id": _number("shim_id"),
     "-host-name": lambda settings, text: setattr(settings, "host", text.encode()),
     "-trust-cert": lambda settings, text: settings.roots.append(text),

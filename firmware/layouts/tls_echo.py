@@ -13,6 +13,8 @@ TLS_ECHO_MAGIC = 0x4F45_4C54
 SAY_MAX = 128
 ECHO_RECORD_MAX = 4_096
 """Answers go out in records that fit in the transmit buffer."""
+STORE_MAX = 0x500
+"""Anchors that come while the node runs, as a trust store: what one datagram surely carries."""
 SHORT_RUN = 64
 """A shorter run is asked to grow first: many tiny records become few of ours."""
 
@@ -31,7 +33,7 @@ class TlsEchoPhase(enum.IntEnum):
 
 
 class TlsEchoControl(Struct):
-    """The datagram that makes the role connect; the node's trust store says who is believed."""
+    """The datagram that makes the role connect; a datagram that is a trust store replaces the node's."""
 
     SIZE = 0x1A0
     magic = u32(0x00, "TLS_ECHO_MAGIC; anything else is ignored")
@@ -43,6 +45,7 @@ class TlsEchoControl(Struct):
     )
     port = u16(0x14, "TCP port, little-endian")
     quiet = u8(0x16, "1 = what comes is counted, not sent back")
+    unnamed = u8(0x17, "1 = the server is not told the name (no SNI)")
     unix_time = u64(0x18, "the date from now on, Unix seconds; 0 = as it is")
     host = bytes_(0x20, HOST_MAX, "whom to connect to: a dotted quad or a name")
     name = bytes_(0xA0, HOST_MAX, "whom the certificate has to be for, and SNI")
@@ -52,7 +55,7 @@ class TlsEchoControl(Struct):
 class TlsEcho(Struct):
     """State of the role. One connection at a time uses it."""
 
-    SIZE = 0x1A0
+    SIZE = 0x1A0 + STORE_MAX
     dial = u32(0x00, "1 = connect to the target below")
     host_len = u32(0x04, "bytes of host")
     name_len = u32(0x08, "bytes of name")
@@ -60,11 +63,13 @@ class TlsEcho(Struct):
     limit = u32(0x10, "received bytes after which the connection ends; 0 = none")
     port = u16(0x14, "TCP port, host byte order")
     quiet = u8(0x16, "1 = what comes is not sent back")
+    unnamed = u8(0x17, "1 = no SNI")
     received = u32(0x18, "bytes received on this connection")
     phase = enum32(0x1C, TlsEchoPhase, "see TlsEchoPhase")
     host = bytes_(0x20, HOST_MAX, "a dotted quad or a name")
     name = bytes_(0xA0, HOST_MAX, "for SNI and the certificate")
     say = bytes_(0x120, SAY_MAX, "what is said first")
+    store = bytes_(0x1A0, STORE_MAX, "the TrustStore that came last, whole", align=8)
 
 
 TLS_ECHO = Global("tls_echo", TlsEcho, "the TLS echo role")

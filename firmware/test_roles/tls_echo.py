@@ -10,11 +10,15 @@ from firmware.layouts.tls import TlsContext, TlsState
 from firmware.layouts.tls_echo import (
     ECHO_RECORD_MAX,
     SHORT_RUN,
+    STORE_MAX,
     STREAM_IN,
     STREAM_OUT,
     TLS_ECHO,
     TlsEcho,
 )
+from firmware.layouts.tls_pool import TLS_POOL, TlsPool
+from firmware.layouts.trust import TRUST_MAGIC, TrustStore
+from firmware.layouts.x509_chain import KNOWN_CHAINS, KnownChains
 from firmware.tls.stream import tls_ended
 from firmware.tls.transport import tls_commit, tls_consume, tls_more, tls_readable, tls_reserve
 from toolchain.asm import (
@@ -23,23 +27,66 @@ from toolchain.asm import (
     CF,
     EAX,
     ECX,
+    NE,
     NZ,
     R12,
     R13,
     R13D,
+    RAX,
     RBX,
+    RCX,
     RDI,
     RSI,
+    A,
     Asm,
     B,
     C,
     E,
     In,
     Out,
+    Reg32,
     Z,
     mem8,
     routine,
 )
+
+
+@routine(
+    inputs=[
+        In(RSI, TrustStore, "a datagram that may be a trust store"),
+        In(ECX, int, "its bytes"),
+    ],
+    outputs=[Out(CF, "1 = it is none")],
+    clobbers=[RAX, RCX, RSI, RDI],
+    reads=[TrustStore],
+    writes=[TlsEcho.store, TlsPool.trust, KnownChains],
+    source="firmware/docs/test-roles.md#tls-echo",
+)
+def tls_echo_trust(a: Asm, store: TrustStore, length: Reg32) -> None:
+    """Believe the anchors of a datagram from now on, and no others."""
+    echo, none = TLS_ECHO.it, a.label("none")
+    a.cmp(length, TrustStore.SIZE)
+    a.j(B, none)
+    a.cmp(length, STORE_MAX)
+    a.j(A, none)
+    a.cmp(store.magic, TRUST_MAGIC)
+    a.j(NE, none)
+    a.cmp(store.size, length)
+    a.j(NE, none)
+    a.lea(RDI, echo.store.address)
+    a.mov(TLS_POOL.it.trust, RDI)
+    a.mov(ECX, length)
+    a.rep_movsb()
+    # Chains that led to an anchor of before would count without one of now.
+    a.lea(RDI, KNOWN_CHAINS.it.turn)
+    a.xor(EAX, EAX)
+    a.mov(ECX, KnownChains.SIZE // 8)
+    a.rep_stosq()
+    a.clc()
+    a.ret()
+    a.place(none)
+    a.stc()
+    a.ret()
 
 
 @routine(

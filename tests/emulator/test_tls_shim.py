@@ -5,7 +5,6 @@ import io
 import os
 import socket
 import ssl
-import struct
 import subprocess
 import sys
 import threading
@@ -14,16 +13,19 @@ from pathlib import Path
 import pytest
 
 from emulator.tls_shim.__main__ import main
+from emulator.tls_shim.errand import Errand, Outcome
 from emulator.tls_shim.settings import NotImplementedHereError, read_flags
 from firmware.layouts.tls import Suite
+from firmware.layouts.tls_sites import TRUNCATED
+from firmware.layouts.trust import TrustStore
 from firmware.tls.prepare import YEAR_S
 from tests.support.tls import DATE
 from tests.support.tls_peer import identity, server_context
+from tests.support.tls_runner import PATIENCE_S, TEXT, Runner, echo
+from toolchain.layout.pack import unpack
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
 HOST = "gateway.example"
-TEXT = bytes(range(256)) * 5
 
 
 def process(*flags):
@@ -44,61 +46,6 @@ def shim(*flags):
     """Do what the program does, in this process; here the client is linked once."""
     with contextlib.redirect_stderr(io.StringIO()) as said:
         return main(flags), said.getvalue()
-
-
-class Runner:
-    """The other end: a listener that takes one connection, looks at its id, and plays a part.
-
-    Args:
-        play: Given the TLS connection; what it returns is kept in `result`.
-        context: How TLS is spoken.
-        known: The id that the shim has to send.
-    """
-
-    def __init__(self, play, context, *, known=7, family=socket.AF_INET):
-        self.result = None
-        self.errors: list[str] = []
-        self._play, self._context, self._known = play, context, known
-        place = "::1" if family == socket.AF_INET6 else "127.0.0.1"
-        self._listener = socket.create_server((place, 0), family=family)
-        self._listener.settimeout(PATIENCE_S)
-        self.port = self._listener.getsockname()[1]
-
-    def __enter__(self):
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._thread.join(2 * PATIENCE_S)
-        self._listener.close()
-        assert not self._thread.is_alive()
-
-    def _serve(self):
-        wire, _ = self._listener.accept()
-        wire.settimeout(PATIENCE_S)
-        with wire:
-            (given,) = struct.unpack("<Q", wire.recv(8, socket.MSG_WAITALL))
-            if given != self._known:
-                self.errors.append(f"unknown id {given}")
-                return
-            try:
-                with self._context.wrap_socket(wire, server_side=True) as tls:
-                    self.result = self._play(tls)
-            except (ssl.SSLError, ConnectionError) as error:
-                self.errors.append(getattr(error, "reason", None) or str(error))
-
-
-def echo(tls):
-    """Say something, read it back, close in order."""
-    tls.sendall(TEXT)
-    got = b""
-    while len(got) < len(TEXT) and (part := tls.recv(1 << 14)):
-        got += part
-    agreed = tls.version(), tls.cipher()[0]
-    with contextlib.suppress(OSError):
-        tls.unwrap()
-    return got, *agreed
 
 
 @pytest.fixture
@@ -245,3 +192,85 @@ def test_flags_that_a_runner_gives():
          "-curves", "29", "-curves", "23", "-advertise-alpn", "\x08http/1.1", "-no-ticket"]
     )  # fmt: skip
     assert (given.port, given.shim_id, given.trusted) == (1234, 2**64 - 1, False)
+
+
+def answering(line):
+    """Return a listener's port that answers an errand with a line, and what it was asked."""
+    asked = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with listener, listener.accept()[0] as shim_side, shim_side.makefile("rb") as lines:
+            asked.append(lines.readline())
+            shim_side.sendall(line)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return listener.getsockname()[1], asked, thread
+
+
+def test_a_node_is_told_what_the_runner_asks_for(root_file):
+    port, asked, thread = answering(Outcome(error=TRUNCATED.code, stage="tls").line())
+    with socket.create_server(("127.0.0.1", 0)) as runner:
+        code, said = shim(
+            *("-node", str(port), "-port", str(runner.getsockname()[1]), "-trust-cert", root_file),
+            *("-shim-writes-first", "-clock", "7"),
+        )
+    thread.join()
+    assert (code, said) == (1, ":tls.truncated:\n")
+    errand = Errand.model_validate_json(asked[0])
+    assert (errand.name, errand.named, errand.date, errand.say) == (b"test", False, 7, b"hello")
+    assert unpack(TrustStore, errand.store)["count"] == 3
+    assert errand.port > 0
+
+
+@pytest.mark.parametrize("line", [b"", b"{}?\n", b'{"error": "no"}\n'])
+def test_a_keeper_without_a_word_is_no_good_end(line):
+    port, _, thread = answering(line)
+    with socket.create_server(("127.0.0.1", 0)) as runner:
+        code, said = shim("-node", str(port), "-port", str(runner.getsockname()[1]))
+    thread.join()
+    assert code == 1
+    assert said == f":NODE: its keeper says {line!r}; its own terminal says why\n"
+
+
+def test_a_keeper_that_is_not_there():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    code, said = shim("-node", port, "-port", port)
+    assert code == 1
+    assert said.startswith(":TRANSPORT: ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        (
+            ["-shim-shuts-down"],
+            "that the node ends the connection: without a node it can be asked for",
+        ),
+        (["-key-update"], "that keys change before the answer: without a node it can be asked for"),
+        (["-expect-curve-id", "29"], "what was agreed on: without a node it can be asked for"),
+        (
+            ["-shim-initial-write", "x" * 99, "-repeat-shim-initial-write", "2"],
+            "first words of 198 bytes: one datagram tells the node 128",
+        ),
+    ],
+)
+def test_what_a_node_does_not_do_is_not_implemented(flags, what):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = str(listener.getsockname()[1])
+        assert shim("-node", place, "-port", place, *flags) == (89, f"not implemented: {what}\n")
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_roots_that_fit_in_no_datagram_are_not_implemented(tmp_path):
+    file = tmp_path / "roots.pem"
+    roots = [identity(kind).root for kind in ("p256", "p384", "rsa2048", "rsa4096")]
+    file.write_text("".join(map(ssl.DER_cert_to_PEM_cert, roots)), encoding="ascii")
+    code, said = shim("-node", "1", "-port", "1", "-trust-cert", str(file), "-clock", str(DATE))
+    assert code == 89
+    assert said.startswith("not implemented: roots of ")
+    assert said.endswith(" bytes: one datagram tells the node 1280\n")

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -16,7 +17,7 @@ from firmware.image import link_direct, pack
 from firmware.layouts.config import CONFIG
 from firmware.layouts.tls_echo import TLS_ECHO_MAGIC, TlsEchoControl
 from firmware.layouts.trust import TRUST_STORE
-from pxe.node import DirectBoot, Node, NodeOptions, UserNet
+from pxe.node import DirectBoot, Node, NodeError, NodeOptions, UserNet
 from tests.support.chains import store_of
 from tests.system.roles import tls_echo_node
 from toolchain.build import make_template
@@ -35,9 +36,11 @@ DATE = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
 """When connections take place: behind the image's build, whatever the machine's clock says."""
 PATIENCE_S = 60.0
 """Longest wait for anything; a loaded machine of two cores needs a fraction of it."""
+ANSWER_S = 2.0
+"""Until a datagram is said again: before the node has an address none comes through."""
 VERDICT = re.compile(
     r"code=gateway\.closed close=(?P<received>\d+) flags=0x0 "
-    r'|code=lifecycle\.connectionEnded .* error=0x(?P<error>[0-9a-f]+) .*text="(?P<text>[^"]*)"'
+    r'|code=lifecycle\.connectionEnded .* error=0x(?P<error>[0-9a-f]+) .*stage=(?P<stage>\w+) .*text="(?P<text>[^"]*)"'
 )
 T = TypeVar("T")
 
@@ -49,11 +52,13 @@ class Verdict:
     Attributes:
         received: bytes that came, when it ended in order.
         error: its cause otherwise: layer << 24 | site << 16 | detail.
+        stage: how far it had come then; "none" = the handshake was over.
         text: the log's sentence about it.
     """
 
     received: int = 0
     error: int = 0
+    stage: str = "none"
     text: str = ""
 
     @property
@@ -103,6 +108,7 @@ class EchoNode:
             self._run(self._node.wait_line("code=tls.started", PATIENCE_S))
             self._run(self._node.wait_line("code=node.started", PATIENCE_S))
             self._port = self._run(self._node.forwarded_port())
+            self._tell(b"")  # it has an address when it hears this
         except BaseException:
             self.__exit__()
             raise
@@ -123,6 +129,7 @@ class EchoNode:
         *,
         name: str = NAME,
         date: int = DATE,
+        named: bool = True,
         say: bytes = b"",
         quiet: bool = False,
         limit: int = 0,
@@ -133,6 +140,7 @@ class EchoNode:
             port: Where the server listens.
             name: For SNI and the certificate.
             date: What the node takes for the date, Unix seconds.
+            named: It tells the server that name.
             say: What it says first.
             quiet: It sends nothing back.
             limit: Received bytes after which it ends the connection; 0 leaves that to the server.
@@ -149,14 +157,36 @@ class EchoNode:
                 "limit": limit,
                 "port": port,
                 "quiet": quiet,
+                "unnamed": not named,
                 "unix_time": date,
                 "host": host,
                 "name": server,
                 "say": say,
             },
         )
+        self._send(request)
+
+    def trust(self, store: bytes) -> None:
+        """Let the node believe the anchors of a trust store, and no others, from now on."""
+        self._tell(store)
+
+    def _tell(self, datagram: bytes) -> None:
+        """Say something until the node answers with its line about anchors."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            seen = len(self._node.lines)
+            self._send(datagram)
+            try:
+                self._run(self._node.wait_line("code=tls.started", ANSWER_S, after=seen))
+            except NodeError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def _send(self, datagram: bytes) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trigger:
-            trigger.sendto(request, ("127.0.0.1", self._port))
+            trigger.sendto(datagram, ("127.0.0.1", self._port))
 
     def verdict(self) -> Verdict:
         """Wait for what the node says of the connection that `connect` began."""
@@ -165,4 +195,4 @@ class EchoNode:
         assert found is not None
         if found["received"] is not None:
             return Verdict(received=int(found["received"]))
-        return Verdict(error=int(found["error"], 16), text=found["text"])
+        return Verdict(error=int(found["error"], 16), stage=found["stage"], text=found["text"])

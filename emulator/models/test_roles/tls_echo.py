@@ -11,7 +11,24 @@ from emulator.models.tls.transport import (
 )
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsState
-from firmware.layouts.tls_echo import ECHO_RECORD_MAX, SHORT_RUN, TLS_ECHO
+from firmware.layouts.tls_echo import ECHO_RECORD_MAX, SHORT_RUN, STORE_MAX, TLS_ECHO
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.trust import TrustStore
+from firmware.layouts.x509_chain import KNOWN_CHAINS, KnownChains
+
+
+@model
+def tls_echo_trust(w: World, store: int, length: int) -> int:
+    """A whole trust store takes the place of the node's; what was known of chains is not any more."""
+    if not TrustStore.SIZE <= length <= STORE_MAX:
+        return 1
+    if w.read(store, 4) != b"TRST" or w.view(TrustStore, store).size != length:
+        return 1
+    where = w.g(TLS_ECHO).offset_of("store")
+    w.write(where, w.read(store, length))
+    w.g(TLS_POOL).trust = where
+    w.write(w.g(KNOWN_CHAINS).address_, bytes(KnownChains.SIZE))
+    return 0
 
 
 @model

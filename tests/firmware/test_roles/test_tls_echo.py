@@ -4,12 +4,25 @@ import pytest
 
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import RecordType, Suite, TlsState
-from firmware.layouts.tls_echo import ECHO_RECORD_MAX, SHORT_RUN, TLS_ECHO
+from firmware.layouts.tls_echo import (
+    ECHO_RECORD_MAX,
+    SHORT_RUN,
+    STORE_MAX,
+    TLS_ECHO,
+    TLS_ECHO_MAGIC,
+    TlsEchoControl,
+)
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.trust import TRUST_MAGIC, TrustStore
+from firmware.layouts.x509_chain import KNOWN_CHAINS, KnownChains
 from firmware.limits import RING_BYTES, TX_BYTES
-from firmware.test_roles.tls_echo import tls_echo_poll, tls_echo_say
-from tests.support.tls import TlsBench
+from firmware.test_roles.tls_echo import tls_echo_poll, tls_echo_say, tls_echo_trust
+from tests.support.chains import store_of
+from tests.support.tls import STORE, TlsBench
+from tests.support.tls_peer import identity
+from toolchain.layout.pack import pack
 
-BENCH = TlsBench(tls_echo_poll, tls_echo_say)
+BENCH = TlsBench(tls_echo_poll, tls_echo_say, tls_echo_trust)
 DATA, ALERT = RecordType.APPLICATION_DATA, RecordType.ALERT
 CLOSE_NOTIFY = b"\x01\x00"
 
@@ -124,3 +137,48 @@ def test_tls_echo_say_waits_for_room(client):
     BENCH.context.tcp.tx_start, BENCH.context.tcp.tx_end = 0, TX_BYTES
     assert BENCH.call(tls_echo_say)["cf"] == 1
     assert client.echo.say_len == 5
+
+
+def shown_to(datagram, *, claims=None):
+    """Show the role a datagram, in front of bytes that do not belong to it; return its answer."""
+    lab = BENCH.lab
+    known = lab.g(KNOWN_CHAINS)
+    known.turn, known.hits, known.chains[0].used, known.chains[7].anchor = 9, 3, 9, STORE
+    where = lab.machine.alloc(len(datagram) + 64)
+    lab.machine.write(where, datagram + b"\xa5" * 64)
+    length = len(datagram) if claims is None else claims
+    return lab.call(tls_echo_trust, store=where, length=length).outputs["cf"]
+
+
+@pytest.mark.usefixtures("client")
+class TestTrust:
+    def test_tls_echo_trust_believes_the_anchors_of_the_datagram(self):
+        store = store_of(identity().root, identity("rsa4096").root)
+        assert shown_to(store) == 0
+        echo, pool, known = (BENCH.lab.g(one) for one in (TLS_ECHO, TLS_POOL, KNOWN_CHAINS))
+        assert pool.trust == echo.offset_of("store")
+        assert bytes(echo.store[: len(store)]) == store
+        # Nothing that led to other anchors is known any more.
+        assert BENCH.lab.machine.read(known.address_, KnownChains.SIZE) == bytes(KnownChains.SIZE)
+
+    @pytest.mark.parametrize("size", [TrustStore.SIZE, STORE_MAX])
+    def test_tls_echo_trust_takes_any_store_that_fits(self, size):
+        head = pack(TrustStore, {"magic": TRUST_MAGIC, "size": size})
+        assert shown_to(head.ljust(size, b"\x11")) == 0
+
+    @pytest.mark.parametrize(
+        ("magic", "size", "claims"),
+        [
+            (TRUST_MAGIC, TrustStore.SIZE - 1, TrustStore.SIZE - 1),
+            (TRUST_MAGIC, STORE_MAX + 1, STORE_MAX + 1),
+            (TRUST_MAGIC, 0x200, 0x201),
+            (TRUST_MAGIC, 0x201, 0x200),
+            (TLS_ECHO_MAGIC, TlsEchoControl.SIZE, TlsEchoControl.SIZE),
+            (TRUST_MAGIC, 0, 0),
+        ],
+    )
+    def test_tls_echo_trust_leaves_everything_with_another_datagram(self, magic, size, claims):
+        head = pack(TrustStore, {"magic": magic, "size": size})
+        assert shown_to(head.ljust(STORE_MAX + 64, b"\x11"), claims=claims) == 1
+        assert BENCH.lab.g(TLS_POOL).trust == STORE
+        assert BENCH.lab.g(KNOWN_CHAINS).turn == 9

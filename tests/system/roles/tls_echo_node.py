@@ -8,11 +8,12 @@ from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.gateway.handshake import later
 from firmware.layouts.config import HOST_MAX
-from firmware.layouts.log import CONNECTION_ENDED, GATEWAY_CLOSED
+from firmware.layouts.log import CONNECTION_ENDED, GATEWAY_CLOSED, TLS_STARTED
 from firmware.layouts.node import CLOCK, CORE, NETWORK, Clock, CoreState, Network, Slot, core
 from firmware.layouts.shard import End, Evidence, Phase, ShardContext, Stop
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
+from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_echo import (
     SAY_MAX,
     TLS_ECHO,
@@ -21,6 +22,8 @@ from firmware.layouts.tls_echo import (
     TlsEchoControl,
     TlsEchoPhase,
 )
+from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL, TlsPool
+from firmware.layouts.trust import TrustStore
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
@@ -28,7 +31,7 @@ from firmware.shard.evidence import copy_evidence
 from firmware.shard.reset import wipe_transport
 from firmware.tcp.connect import tcp_connect
 from firmware.tcp.timers import tcp_tick
-from firmware.test_roles.tls_echo import tls_echo_poll, tls_echo_say
+from firmware.test_roles.tls_echo import tls_echo_poll, tls_echo_say, tls_echo_trust
 from firmware.tls.judge import tls_wakes
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_abort, tls_close, tls_ready
@@ -39,11 +42,14 @@ from toolchain.asm import (
     EAX,
     ECX,
     EDX,
+    NC,
     NE,
     NZ,
     R8D,
     R9D,
     R12,
+    R13,
+    R13D,
     RAX,
     RBX,
     RCX,
@@ -72,17 +78,27 @@ TEXTS_BYTES = 2 * HOST_MAX + SAY_MAX
         In(R8D, int, "from which port"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[TlsEchoControl, CoreState.now],
+    reads=[TlsEchoControl, CoreState.now, TlsPool.trust, TrustStore.count],
     writes=[TlsEcho, Clock.unix_time, Clock.unix_tsc, Slot.deadline, CoreState.slots_due],
+    calls=[tls_echo_trust, log_write],
+    saves=[R12, R13],
     source="firmware/docs/test-roles.md#tls-echo",
 )
 def diagnostics_input(
     a: Asm, request: TlsEchoControl, length: Reg32, source: Reg32, port: Reg32
 ) -> None:
-    """Take a target and the date, and connect as soon as the last connection is over."""
-    echo, bad = TLS_ECHO.it, a.label("bad")
-    a.cmp(length, TlsEchoControl.SIZE)
-    a.j(NE, bad)
+    """Take a target and the date, and connect as soon as the last connection is over; or take anchors.
+
+    Whatever is no target is answered by a line with the number of anchors: who sends hears that it came.
+    """
+    echo, bad, told = TLS_ECHO.it, a.label("bad"), a.label("told")
+    a.mov(R12, RSI)
+    a.mov(R13D, length)
+    a.call(tls_echo_trust)
+    a.j(NC, told)
+    a.mov(RSI, R12)
+    a.cmp(R13D, TlsEchoControl.SIZE)
+    a.j(NE, told)
     a.cmp(request.magic, TLS_ECHO_MAGIC)
     a.j(NE, bad)
     for given, taken, most in (  # unrolled: three lengths
@@ -100,6 +116,8 @@ def diagnostics_input(
     a.mov(echo.port, AX)
     a.mov(AL, request.quiet)
     a.mov(echo.quiet, AL)
+    a.mov(AL, request.unnamed)
+    a.mov(echo.unnamed, AL)
     a.mov(RAX, request.unix_time)
     a.test(RAX, RAX)
     with a.if_(NZ):
@@ -115,6 +133,12 @@ def diagnostics_input(
     a.mov(Slot.at(RCX).deadline, 0)
     a.mov(core.slots_due, 0)
     a.place(bad)
+    a.ret()
+    a.place(told)
+    a.mov(RAX, TLS_POOL.it.trust)
+    a.mov(ECX, TrustStore.at(RAX).count)
+    a.mov(EDX, ARENAS_MAX)
+    log(a, TLS_STARTED)
     a.ret()
 
 
@@ -152,12 +176,12 @@ def tls_echo_failed(a: Asm, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[
         TlsEcho.dial, TlsEcho.phase, TlsEcho.host_len, TlsEcho.name_len, TlsEcho.port, TlsEcho.received,
-        Network.configured, CoreState.now, Clock.tsc_cycles_per_ms, TcpContext.state, TlsContext.state,
+        TlsEcho.unnamed, TlsContext.arena_ptr, Network.configured, CoreState.now, Clock.tsc_cycles_per_ms, TcpContext.state, TlsContext.state,
         ShardContext.failure, ShardContext.close_deadline,
     ],
     writes=[
         TlsEcho.dial, TlsEcho.phase, TlsEcho.received, TcpContext.remote_ip, TcpContext.remote_port,
-        ShardContext.phase, ShardContext.connected_at, ShardContext.close_deadline,
+        ShardContext.phase, ShardContext.connected_at, ShardContext.close_deadline, TlsArena.is_address,
     ],
     calls=[
         wipe_transport, dns_resolve, tls_prepare, tcp_connect, tls_ready, tls_echo_say, tls_echo_poll,
@@ -208,6 +232,10 @@ def shard_tick(a: Asm, shard: ShardContext) -> None:
         a.cmp(shard.failure, 0)
         a.j(NE, failed)
         a.jmp(soon)
+    a.cmp(echo.unnamed, 0)
+    with a.if_(NE):
+        a.mov(RCX, shard.tls.arena_ptr)
+        a.mov(TlsArena.at(RCX).is_address, 1)
     a.call(tcp_connect)
     a.mov(R9D, NO_CONNECTION.code)
     a.j(C, refused)
