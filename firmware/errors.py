@@ -28,6 +28,7 @@ class Layer(enum.IntEnum):
     X509 = 11
     BUS = 12
     FLEET = 13
+    EVENTS = 14
 
 
 @dataclass(frozen=True)

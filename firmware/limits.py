@@ -13,6 +13,10 @@ WINDOW_ARENAS, ARENA_STRIDE = 0x6B00_0000, 0x1_0000
 """Arenas of TLS handshakes, 32 KB each, unmapped memory between them."""
 WINDOW_MMIO = 0x6C00_0000
 MMIO_BYTES = 0x80_0000
+WINDOW_OUTBOX, OUTBOX_BYTES = 0x6D00_0000, 0x10_0000
+"""What is published and not acknowledged: a ring that is mapped twice in a row."""
+WINDOW_ASSEMBLY, ASSEMBLY_BYTES = 0x6D20_0000, 0x8_0000
+"""Buffers for messages that come in parts, one behind the other."""
 STACK_TOP = 0x6E01_0000
 STACK_BYTES = 0x4000
 FAULT_STACK_TOP = 0x6E03_0000

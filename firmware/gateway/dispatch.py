@@ -29,6 +29,7 @@ from firmware.layouts.json import (
 )
 from firmware.layouts.log import GATEWAY_DISPATCH, GATEWAY_REJECTED, GATEWAY_SEQUENCE, LogState
 from firmware.layouts.log_line import Level
+from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
@@ -118,6 +119,7 @@ def gateway_reject(a: Asm, shard: ShardContext) -> None:
         ShardContext.profile,
         ProfileTable.resumed_numbered,
         GatewayContext.state,
+        Outbox.base,
         JsonParser.kinds,
         JsonParser.values,
         JsonParser.t,
@@ -182,7 +184,10 @@ def gateway_op_dispatch(a: Asm, shard: ShardContext) -> None:
     a.place(known)
     a.inc(shard.dispatches)
     a.mov(shard.sequence, sequence)
-    a.mov(gateway.seq_acked, sequence)
+    # Where dispatches are published, the stream's answer makes them count.
+    a.cmp(OUTBOX.it.base, 0)
+    with a.if_(E):
+        a.mov(gateway.seq_acked, sequence)
     a.ret()
 
     a.place(event)

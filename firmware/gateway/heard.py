@@ -1,6 +1,8 @@
 """Messages while somebody listens: their bytes are handed on as they come, and what became of them."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.assembly import assembly_leave
+from firmware.events.publish import publish_part, publish_whole
 from firmware.events.send import (
     events_abort,
     events_begin,
@@ -12,9 +14,10 @@ from firmware.gateway.fail import gateway_violate
 from firmware.gateway.ops import gateway_message
 from firmware.gateway.profile import profile_table
 from firmware.gateway.session import kind, value
-from firmware.layouts.events import EVENT_UNKNOWN, EventStream, Notice, Verdict
+from firmware.layouts.events import EVENT_UNKNOWN, EVENTS, Events, EventStream, Notice, Verdict
 from firmware.layouts.gateway import GatewayContext, GatewayState, Op
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonParser, JsonState
+from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import End, ShardContext, ShardFlag
 from firmware.websocket.frames import FIRST_PART, LAST_PART
@@ -57,6 +60,14 @@ from toolchain.asm import (
 
 COMPUTED = Region("nothing", "LEA only computes")
 SESSION_NAME = b"READY"
+
+
+def known_name(a: Asm, shard: ShardContext) -> None:
+    """R9D := bytes of the dispatch's name in the parser; 0 = it does not fit. Clobbers RAX."""
+    a.xor(R9D, R9D)
+    a.mov(EAX, value(shard, JsonField.T))
+    a.cmp(EAX, T_MAX)
+    a.cmov(BE, R9D, EAX)
 
 
 def finish_message(a: Asm, shard: ShardContext) -> None:
@@ -133,10 +144,16 @@ def gateway_is_private(a: Asm, shard: ShardContext) -> None:
         In(EDX, int, "FIRST_PART or 0"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[GatewayContext.state, EventStream.open, EventStream.withheld],
+    reads=[
+        Outbox.base,
+        Events.listeners,
+        GatewayContext.state,
+        EventStream.open,
+        EventStream.withheld,
+    ],
     writes=[EventStream.withheld],
-    calls=[events_begin, events_part, gateway_is_private],
-    saves=[R12, R13],
+    calls=[publish_part, events_begin, events_part, gateway_is_private],
+    saves=[R12, R13, R14],
     source="firmware/docs/events.md#half-an-event",
 )
 def gateway_heard_part(
@@ -146,7 +163,20 @@ def gateway_heard_part(
     done, stream = a.label("done"), shard.events
     a.mov(R12, part)
     a.mov(R13D, length)
-    a.test(place, FIRST_PART)
+    a.mov(R14D, place)
+    with a.block() as kept:
+        a.cmp(OUTBOX.it.base, 0)
+        a.leave(E, kept)
+        # READY is published, too: it is its listeners' session.
+        a.mov(EAX, shard.gateway.state)
+        a.sub(EAX, GatewayState.WAIT_READY)
+        a.cmp(EAX, GatewayState.READY - GatewayState.WAIT_READY)
+        a.leave(A, kept)
+        a.and_(EDX, FIRST_PART)
+        a.call(publish_part)
+    a.cmp(EVENTS.it.listeners, 0)
+    a.je(done)
+    a.test(R14D, FIRST_PART)
     with a.if_(NZ):
         # Before READY there is nothing that a listener may see.
         a.mov(EAX, shard.gateway.state)
@@ -246,8 +276,17 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
         JsonParser.values,
         EventStream.open,
         EventStream.withheld,
+        Outbox.base,
     ],
-    calls=[gateway_end, gateway_tell, events_abort, events_begin, events_end],
+    calls=[
+        gateway_end,
+        gateway_tell,
+        events_abort,
+        events_begin,
+        events_end,
+        publish_whole,
+        assembly_leave,
+    ],
     saves=[RBP, R12, R13, R14, R15],
     source="firmware/docs/events.md#order",
 )
@@ -267,12 +306,22 @@ def gateway_heard_whole(
     a.call(gateway_end)
     a.cmp(shard.failure, End.NONE)
     with a.if_(NE):
+        a.call(assembly_leave)
         a.jmp(events_abort)
     a.cmp(value(shard, JsonField.OP), Op.DISPATCH)
     a.jne(nothing)
     a.sub(passed_over, gateway.seq_lower)
     a.cmp(passed_over, shard.malformed)
     a.jne(nothing)
+    a.cmp(OUTBOX.it.base, 0)
+    with a.if_(NE):
+        a.mov(RSI, R12)
+        a.mov(ECX, R13D)
+        a.mov(EDX, R14D)
+        a.and_(EDX, FIRST_PART)
+        a.mov(R8D, value(shard, JsonField.S))
+        known_name(a, shard)
+        a.call(publish_whole)
 
     a.cmp(awaited, GatewayState.WAIT_READY)
     with a.if_(NE):
@@ -289,6 +338,7 @@ def gateway_heard_whole(
     a.jmp(end)
 
     a.place(nothing)
+    a.call(assembly_leave)
     a.mov(verdict, Verdict.IGNORED)
     a.xor(R13D, R13D)
     a.place(end)
@@ -298,13 +348,11 @@ def gateway_heard_whole(
     a.mov(ECX, R13D)
     a.mov(EDX, verdict)
     a.xor(R8D, R8D)
-    a.xor(R9D, R9D)
+    a.mov(R9D, R8D)
     a.cmp(verdict, Verdict.IGNORED)
     with a.if_(NE):
         a.mov(R8D, value(shard, JsonField.S))
-        a.mov(EAX, value(shard, JsonField.T))
-        a.cmp(EAX, T_MAX)
-        a.cmov(BE, R9D, EAX)
+        known_name(a, shard)
     a.call(events_end)
     a.place(told)
     a.cmp(verdict, Verdict.IGNORED)

@@ -1,6 +1,7 @@
 """What came: parts of messages into the parser, whole messages to their opcode, close codes."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.publish import publish_ready
 from firmware.failure import shard_fail
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.heard import finish_message, gateway_heard
@@ -18,6 +19,7 @@ from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.json import JsonParser
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CoreState, core
+from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import PEER_CLOSED, WebSocketContext, WsState
 from firmware.log import log, log_write
@@ -102,7 +104,13 @@ def gateway_closed(a: Asm, shard: ShardContext) -> None:
         In(EDX, int, "bit 0: first of the message, bit 1: last"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.failure, CoreState.now, JsonParser.state, Events.listeners],
+    reads=[
+        ShardContext.failure,
+        CoreState.now,
+        JsonParser.state,
+        Events.listeners,
+        Outbox.base,
+    ],
     writes=[
         ShardContext.bytes_received,
         GatewayContext.last_frame_at,
@@ -114,7 +122,7 @@ def gateway_closed(a: Asm, shard: ShardContext) -> None:
 )
 def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place: Reg32) -> None:
     """Feed the parser; act on a message when its last part was read."""
-    gateway = shard.gateway
+    gateway, heard = shard.gateway, a.label("heard")
     a.cmp(shard.failure, End.NONE)
     with a.if_(NE):
         a.ret()
@@ -137,7 +145,10 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
     with a.if_(NZ):
         a.jmp(gateway_violate)
     a.cmp(EVENTS.it.listeners, 0)
+    a.jne(heard)
+    a.cmp(OUTBOX.it.base, 0)
     with a.if_(NE):
+        a.place(heard)
         a.mov(RSI, R12)
         a.mov(ECX, R13D)
         a.mov(EDX, R14D)
@@ -151,13 +162,17 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.failure, WebSocketContext.state],
-    calls=[ws_next, gateway_chunk, gateway_closed],
+    reads=[ShardContext.failure, WebSocketContext.state, Outbox.base],
+    calls=[publish_ready, ws_next, gateway_chunk, gateway_closed],
     source="firmware/docs/gateway.md#messages",
 )
 def gateway_poll(a: Asm, shard: ShardContext) -> None:
-    """Take everything that lies in the ring, then the server's close if there is one."""
+    """Take everything that lies in the ring and has room to go to, then the server's close."""
     with a.loop() as parts:
+        a.cmp(OUTBOX.it.base, 0)
+        with a.if_(NE):
+            a.call(publish_ready)
+            a.leave(C, parts)
         a.call(ws_next)
         a.leave(C, parts)
         a.call(gateway_chunk)

@@ -1,6 +1,7 @@
 """What is due: heartbeats, the verdict on a missing ACK, the deadlines of Hello and Resume."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.publish import publish_judge
 from firmware.failure import shard_fail
 from firmware.gateway.handshake import gateway_handshake, later
 from firmware.gateway.send import gateway_heartbeat
@@ -16,6 +17,7 @@ from firmware.layouts.gateway import (
 )
 from firmware.layouts.log import GATEWAY_ZOMBIE
 from firmware.layouts.node import Clock, CoreState, core
+from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import WebSocketContext, WsState
 from firmware.limits import HELLO_TIMEOUT_MS
@@ -28,6 +30,7 @@ from toolchain.asm import (
     NZ,
     R8D,
     R9D,
+    R12,
     RAX,
     RBX,
     RCX,
@@ -127,11 +130,13 @@ def gateway_beat(a: Asm, shard: ShardContext) -> None:
         GatewayContext.hb_sent_at,
         GatewayContext.interval_cycles,
         WebSocketContext.state,
+        Outbox.base,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
     writes=[ShardContext.phase_deadline, GatewayContext.state],
-    calls=[gateway_handshake, gateway_beat, shard_fail],
+    calls=[gateway_handshake, gateway_beat, publish_judge, shard_fail],
+    saves=[R12],
     source="firmware/docs/gateway.md#timers",
 )
 def gateway_tick(a: Asm, shard: ShardContext) -> None:
@@ -171,6 +176,13 @@ def gateway_tick(a: Asm, shard: ShardContext) -> None:
     a.cmp(gateway.hb_next, 0)
     with a.if_(NE):
         a.call(gateway_beat)
+    a.mov(R12, -1)
+    a.cmp(OUTBOX.it.base, 0)
+    with a.if_(NE):
+        a.call(publish_judge)
+        a.mov(R12, RAX)
+        a.cmp(shard.failure, End.NONE)
+        a.jne(never)
 
     # The earliest of what is set. Zero less one is the far end.
     a.mov(RAX, shard.phase_deadline)
@@ -194,9 +206,11 @@ def gateway_tick(a: Asm, shard: ShardContext) -> None:
     a.cmp(RCX, RAX)
     a.cmov(B, RAX, RCX)
     a.place(timed)
+    a.dec(R12)
+    a.cmp(R12, RAX)
+    a.cmov(B, RAX, R12)
     a.inc(RAX)
-    with a.if_(NZ):
-        a.ret()
+    a.ret()
     a.place(never)
     a.mov(RAX, -1)
     a.ret()

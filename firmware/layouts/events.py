@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 
+from firmware.errors import Layer, site
 from toolchain.asm.operands import Region
-from toolchain.layout import Global, Struct, array, bytes_, enum8, nested, u8, u16, u32, u64
+from toolchain.layout import Global, Struct, array, bytes_, enum8, enum32, nested, u8, u16, u32, u64
 
 EVENT_MAGIC = 0x3145_4653
 """`SFE1` in memory order."""
@@ -42,6 +43,16 @@ class Notice(enum.IntEnum):
     RESTORED = 3
     THREADS_STALE = 4
     GAP = 5
+
+
+class Stuck(enum.IntEnum):
+    """Whether a shard's dispatches are still published on this connection."""
+
+    NO = 0
+    DROPPED = 1
+    """One found no room: none behind it is published, those before it still count."""
+    FAILED = 2
+    """One was not taken: nothing counts any more."""
 
 
 class EventHeader(Struct):
@@ -97,8 +108,15 @@ class EventStream(Struct):
     gap_open = u32(0x08, "1 = a session ended after READY and no other has begun")
     gap_first = u32(0x0C, "first sequence that may be missing then; EVENT_UNKNOWN = not known")
     numbers = bytes_(0x10, 8 * EVENT_SUBSCRIBERS, "by place: number of the event", align=8)
+    stuck = enum32(0x30, Stuck, "whether dispatches of this connection are still published")
+    fence = u32(0x34, "generation of the lease, told with each publication")
+    stalled_at = u64(0x38, "TSC since which the shard does not read for want of room; 0 = it reads")
+    stuck_at = u64(0x70, "TSC when it got stuck; counts with `stuck`")
     header = nested(0x40, EventHeader, "of the next datagram, without stream and number")
 
 
+PUBLISH_OVERDUE = site(
+    Layer.EVENTS, 1, "publish_overdue", "a dispatch was not acknowledged by the stream in time"
+)
 EVENTS = Global("events", Events, "listeners of raw dispatches", align=64)
 PAYLOAD = Region("the event's payload", "in the receive ring, bounded by the length of the part")

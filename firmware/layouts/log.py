@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firmware.layouts.entropy import EntropySource, SourceState
+from firmware.layouts.events import Stuck
 from firmware.layouts.fleet import REASONS as FLEET_REASONS
 from firmware.layouts.fleet import PlanMode, RecordKind, WatchState
 from firmware.layouts.gateway import GatewayContext, UrlFault
@@ -136,6 +137,11 @@ SHARD_NO_CLOCK = code(
 )
 SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=_SEQUENCE)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
+PUBLISH_REFUSED = code("events.publishRefused", Level.ERROR, slot=DEC, sequence=DEC, status=DEC)
+PUBLISH_STUCK = code("events.publishStuck", Level.WARN, why=names(Stuck), acknowledged=DEC)
+PUBLISH_OVERSIZE = code("events.oversize", Level.WARN, bytes=DEC, sequence=DEC)
+PUBLISH_NO_MEMORY = code("events.noMemory", Level.ERROR)
+PUBLISHING = code("events.publishing", Level.INFO, outbox_kb=DEC, assemblies=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)
 SHARD_ATTEMPT = code(
     "lifecycle.attempt", Level.DEBUG,

@@ -152,12 +152,46 @@ def dma_map(a: Asm) -> None:
 
 
 @routine(
+    inputs=[
+        In(RDI, int, "virtual address in a window; twice as much does not cross 2 MB"),
+        In(ESI, int, "pages, at least 1"),
+    ],
+    outputs=[Out(CF, "1 = no memory left")],
+    clobbers=[RAX, RCX, RDX, RSI, RDI, R8, R9, R10],
+    calls=[map_fresh, page_entry, page_map],
+    saves=[RBX, RBP, R12],
+    source="firmware/docs/boot.md#workspaces",
+)
+def map_twice(a: Asm, virtual: Reg64, pages: Reg32) -> None:
+    """Map zeroed pages twice in a row, so that a run that begins in them goes on at their start."""
+    out = a.label("out")
+    a.mov(RBX, virtual)
+    a.mov(R12D, pages)
+    a.shl(R12, 12)
+    a.call(map_fresh)
+    a.j(C, out)
+    a.lea(RBP, mem64(RBX, index=R12, ref=TABLES))
+    with a.loop() as each:
+        a.mov(RDI, RBX)
+        a.call(page_entry)
+        a.lea(RDI, mem64(RBX, index=R12, ref=TABLES))
+        a.mov(RSI, RAX)
+        a.call(page_map)  # cannot fail: the table is there
+        a.add(RBX, PAGE)
+        a.cmp(RBX, RBP)
+        a.again(B, each)
+    a.clc()
+    a.place(out)
+    a.ret()
+
+
+@routine(
     inputs=[In(EDI, int, "slot, below SHARDS_MAX")],
     outputs=[Out(RAX, "ShardContext; 0 = no memory left"), Out(CF, "1 = no memory left")],
     clobbers=[RCX, RDX, RSI, RDI, R8, R9, R10],
     writes=[ShardContext.tx_base, ShardContext.ring_base, ShardContext.slot],
-    calls=[map_fresh, page_entry, page_map],
-    saves=[RBX, RBP, R12],
+    calls=[map_fresh, map_twice],
+    saves=[RBX, R12],
     source="firmware/docs/boot.md#workspaces",
 )
 def workspace_map(a: Asm, slot: Reg32) -> None:
@@ -170,24 +204,15 @@ def workspace_map(a: Asm, slot: Reg32) -> None:
     for offset, size in (
         (WORKSPACE_STATE, WORKSPACE_STATE_BYTES),
         (WORKSPACE_TX, TX_BYTES),
-        (WORKSPACE_RING, RING_BYTES),
-    ):  # fmt: skip - three parts, unrolled
+    ):  # fmt: skip - two parts, unrolled
         a.lea(EDI, mem64(RBX, offset, ref=TABLES))
         a.mov(ESI, size // PAGE)
         a.call(map_fresh)
         a.j(C, out)
-    # The second mapping: the same entries again, RING_BYTES further on.
-    a.lea(EBP, mem64(RBX, WORKSPACE_RING, ref=TABLES))
-    with a.loop() as each:
-        a.mov(RDI, RBP)
-        a.call(page_entry)
-        a.lea(RDI, mem64(RBP, RING_BYTES, ref=TABLES))
-        a.mov(RSI, RAX)
-        a.call(page_map)  # cannot fail: a slot does not cross 2 MB, so its table is there
-        a.add(EBP, PAGE)
-        a.lea(EAX, mem64(RBX, WORKSPACE_RING + RING_BYTES, ref=TABLES))
-        a.cmp(EBP, EAX)
-        a.again(B, each)
+    a.lea(EDI, mem64(RBX, WORKSPACE_RING, ref=TABLES))
+    a.mov(ESI, RING_BYTES // PAGE)
+    a.call(map_twice)
+    a.j(C, out)
     # Heads start a cache line apart, so that the hot lines of all shards do not share one set.
     a.mov(EAX, R12D)
     a.and_(EAX, WORKSPACE_COLOURS - 1)

@@ -1,6 +1,7 @@
 """What happens to a shard whose connection is over: evidence, next state, one record, farewell."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.publish import publish_rewind
 from firmware.gateway.discovery_verdict import discovery_later
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.discovery import Discovery
@@ -311,6 +312,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
     ],
     calls=[
         copy_evidence,
+        publish_rewind,
         discovery_later,
         settle_session,
         shard_gap_begin,
@@ -326,6 +328,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
 def shard_lose(a: Asm, shard: ShardContext) -> None:
     """Take one shard from STARTING or READY to BACKOFF or FATAL (decision 16's order)."""
     a.call(copy_evidence)
+    a.call(publish_rewind)
     end_question(a, shard)
     # The outage begins when the loss is seen, and lasts over all attempts until the next READY.
     a.cmp(shard.evidence.lost, 0)
@@ -400,6 +403,7 @@ def shard_lose(a: Asm, shard: ShardContext) -> None:
     ],
     calls=[
         copy_evidence,
+        publish_rewind,
         permit_release,
         tls_abort,
         wipe_transport,
@@ -421,6 +425,7 @@ def shard_hold(a: Asm, shard: ShardContext, hold: Reg32) -> None:
     with a.if_(NE):
         a.mov(shard.failure, End.LEASE_EXPIRED)
         a.call(copy_evidence)
+        a.call(publish_rewind)
         a.call(permit_release)
         a.mov(EDX, EBP)
         log(a, SHARD_HELD, RBX)

@@ -1,6 +1,7 @@
 """A shard of a node that stops: it closes so that its session survives, and starts nothing again."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.publish import publish_rewind
 from firmware.events.send import events_abort
 from firmware.layouts.gateway import (
     CLOSE_DESTROYING_SESSION,
@@ -107,7 +108,7 @@ def shard_put_away(a: Asm, shard: ShardContext) -> None:
         ShardContext.close_deadline,
         GatewayContext.latency_ms,
     ],
-    calls=[events_abort, permit_release, log_write, shard_put_away],
+    calls=[events_abort, publish_rewind, permit_release, log_write, shard_put_away],
     source="firmware/docs/stop.md#shards",
 )
 def shard_stop(a: Asm, shard: ShardContext) -> None:
@@ -118,6 +119,7 @@ def shard_stop(a: Asm, shard: ShardContext) -> None:
     a.cmp(shard.state, ShardState.ASSIGNED)
     a.j(E, kept)
     a.call(events_abort)
+    a.call(publish_rewind)
     a.call(permit_release)
     hold_at_rest(a, shard)
     log(a, SHARD_HELD, RBX)

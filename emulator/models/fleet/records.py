@@ -1,7 +1,6 @@
 """The values of `ctl.`."""
 
 import re
-
 from typing import Any
 
 from emulator.effects import World, model

@@ -1,7 +1,6 @@
 """Tokens of records, reply subjects and answers."""
 
 import re
-
 from typing import Any
 
 from emulator.effects import World, model

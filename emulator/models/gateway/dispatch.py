@@ -11,6 +11,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import JsonField, JsonKind
 from firmware.layouts.log import GATEWAY_DISPATCH, GATEWAY_REJECTED, GATEWAY_SEQUENCE
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.policy import OnMalformed
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag
@@ -96,4 +97,6 @@ def gateway_op_dispatch(w: World, shard: int) -> None:
             if context.failure:
                 return
     context.dispatches += 1
-    context.sequence = gateway.seq_acked = sequence
+    context.sequence = sequence
+    if not w.g(OUTBOX).base:
+        gateway.seq_acked = sequence

@@ -1,6 +1,8 @@
 """Messages while somebody listens."""
 
 from emulator.effects import World, model
+from emulator.models.events.assembly import assembly_leave
+from emulator.models.events.publish import publish_part, publish_whole
 from emulator.models.events.send import (
     events_abort,
     events_begin,
@@ -11,9 +13,10 @@ from emulator.models.events.send import (
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.ops import gateway_message
 from emulator.models.gateway.session import kind, value
-from firmware.layouts.events import EVENT_UNKNOWN, Notice, Verdict
+from firmware.layouts.events import EVENT_UNKNOWN, EVENTS, Notice, Verdict
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.json import INCOMPLETE, T_MAX, JsonField, JsonKind, JsonState
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext, ShardFlag
 
@@ -57,6 +60,10 @@ def gateway_heard_part(w: World, shard: int, part: int, length: int, place: int)
     """Only what arrives on a session may be seen, and only from its first part on."""
     context = w.view(ShardContext, shard)
     stream = context.events
+    if w.g(OUTBOX).base and context.gateway.state in (GatewayState.WAIT_READY, *_CONNECTED):
+        publish_part(w, shard, part, length, place & 1)
+    if not w.g(EVENTS).listeners:
+        return
     if place & 1:
         if context.gateway.state not in _CONNECTED:
             return
@@ -95,20 +102,26 @@ def gateway_heard_whole(w: World, shard: int, part: int, length: int, place: int
     awaited, before = gateway.state, (gateway.seq_lower, context.malformed)
     gateway_end(w, shard)
     if context.failure:
+        assembly_leave(w, shard)
         events_abort(w, shard)
         return
     passed_over = (gateway.seq_lower, context.malformed) != before
     counted = value(context, JsonField.OP) == 0 and not passed_over
+    name_len = value(context, JsonField.T)
+    if name_len > T_MAX:
+        name_len = 0
     if not counted:
+        assembly_leave(w, shard)
         if stream.open:
             events_end(w, shard, part, 0, Verdict.IGNORED, 0, 0)
         return
+    if w.g(OUTBOX).base:
+        publish_whole(w, shard, part, length, place & 1, value(context, JsonField.S), name_len)
     ready = awaited == GatewayState.WAIT_READY
     if ready or place & 1:
         events_begin(w, shard)
     hidden = ready or stream.withheld
     if stream.open:
-        name_len = value(context, JsonField.T)
         events_end(
             w,
             shard,
@@ -116,7 +129,7 @@ def gateway_heard_whole(w: World, shard: int, part: int, length: int, place: int
             0 if hidden else length,
             Verdict.WITHHELD if hidden else Verdict.OK,
             value(context, JsonField.S),
-            name_len if name_len <= T_MAX else 0,
+            name_len,
         )
     if gateway.state != awaited:
         gateway_tell(w, shard, awaited)

@@ -1,6 +1,7 @@
 """What came."""
 
 from emulator.effects import World, model
+from emulator.models.events.publish import publish_ready
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.heard import finish_message, gateway_heard
@@ -11,6 +12,7 @@ from firmware.layouts.closes import rule
 from firmware.layouts.events import EVENTS
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CORE
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import PEER_CLOSED, WsState
@@ -42,7 +44,7 @@ def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> N
     error = json_feed(w, parser.address_, part, length)
     if error:
         gateway_violate(w, shard, error)
-    elif w.g(EVENTS).listeners:
+    elif w.g(EVENTS).listeners or w.g(OUTBOX).base:
         gateway_heard(w, shard, part, length, place)
     elif place & 2:
         finish_message(w, shard)
@@ -50,9 +52,9 @@ def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> N
 
 @model
 def gateway_poll(w: World, shard: int) -> None:
-    """All parts, then the close."""
+    """All parts that have room to go to, then the close."""
     context = w.view(ShardContext, shard)
-    while True:
+    while not (w.g(OUTBOX).base and publish_ready(w, shard)):
         nothing, where, length, place = ws_next(w, shard)
         if nothing or where is None or length is None or place is None:
             break

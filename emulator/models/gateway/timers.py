@@ -1,6 +1,7 @@
 """What is due."""
 
 from emulator.effects import World, model
+from emulator.models.events.publish import publish_judge
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.handshake import gateway_handshake, later
 from emulator.models.gateway.send import gateway_heartbeat
@@ -16,6 +17,7 @@ from firmware.layouts.gateway import (
 )
 from firmware.layouts.log import GATEWAY_ZOMBIE
 from firmware.layouts.node import CORE
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import WsState
 from firmware.limits import HELLO_TIMEOUT_MS
@@ -69,10 +71,15 @@ def gateway_tick(w: World, shard: int) -> int:
         return NEVER
     if gateway.hb_next:
         gateway_beat(w, shard)
+    again = NEVER
+    if w.g(OUTBOX).base:
+        again = publish_judge(w, shard)
+        if context.failure:
+            return NEVER
     beat = gateway.hb_next
     if beat and beat <= now:
         beat = (beat + gateway.interval_cycles) % 2**64
     times = [t for t in (context.phase_deadline, beat) if t]
     if gateway.flags & GatewayFlag.ACK_PENDING:
         times.append((gateway.hb_sent_at + gateway.interval_cycles) % 2**64)
-    return min(times, default=NEVER)
+    return int(min(*times, again, NEVER))

@@ -39,6 +39,16 @@ def dma_map(w: World) -> int:
 
 
 @model
+def map_twice(w: World, virtual: int, pages: int) -> int:
+    """Fresh pages, and the same entries again behind them."""
+    if map_fresh(w, virtual, pages):
+        return 1
+    for page in range(virtual, virtual + pages * PAGE, PAGE):
+        page_map(w, page + pages * PAGE, page_entry(w, page))
+    return 0
+
+
+@model
 def workspace_map(w: World, slot: int) -> tuple[int, int]:
     """Ten pages; the ring's five appear twice in a row; the head starts at the slot's colour."""
     base = limits.WORKSPACE_BASE + slot * limits.WORKSPACE_STRIDE
@@ -49,12 +59,11 @@ def workspace_map(w: World, slot: int) -> tuple[int, int]:
     for part, size in (
         (state, limits.WORKSPACE_STATE_BYTES),
         (tx, limits.TX_BYTES),
-        (ring, limits.RING_BYTES),
     ):
         if map_fresh(w, part, size // PAGE):
             return 0, 1
-    for page in range(ring, ring + limits.RING_BYTES, PAGE):
-        page_map(w, page + limits.RING_BYTES, page_entry(w, page))
+    if map_twice(w, ring, limits.RING_BYTES // PAGE):
+        return 0, 1
     address = state + slot % limits.WORKSPACE_COLOURS * 64
     shard = w.view(ShardContext, address)
     shard.tx_base, shard.ring_base, shard.slot = tx, ring, slot

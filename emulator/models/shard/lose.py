@@ -1,6 +1,7 @@
 """What happens to a shard whose connection is over."""
 
 from emulator.effects import World, model
+from emulator.models.events.publish import publish_rewind
 from emulator.models.log import log, log_write
 from emulator.models.shard.backoff import (
     choose_delay,
@@ -124,6 +125,7 @@ def shard_lose(w: World, shard: int) -> None:
     """Evidence, state and deadline, one record; the wipe comes when the next attempt starts."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     copy_evidence(w, shard)
+    publish_rewind(w, shard)
     end_question(w, shard)
     if context.evidence.lost:
         context.disconnected_at = now
@@ -158,6 +160,7 @@ def shard_hold(w: World, shard: int, hold: int) -> None:
     if context.state != ShardState.ASSIGNED:
         context.failure = End.LEASE_EXPIRED
         copy_evidence(w, shard)
+        publish_rewind(w, shard)
         permit_release(w, shard)
         log_write(w, shard, SHARD_HELD, hold, 0, 0, 0)
         tls_abort(w, shard)

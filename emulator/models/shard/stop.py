@@ -3,6 +3,7 @@
 from typing import Any
 
 from emulator.effects import World, model
+from emulator.models.events.publish import publish_rewind
 from emulator.models.events.send import events_abort
 from emulator.models.log import log_write
 from emulator.models.shard.permit import permit_release
@@ -53,6 +54,7 @@ def shard_stop(w: World, shard: int) -> None:
     if context.state == ShardState.ASSIGNED:
         return
     events_abort(w, shard)
+    publish_rewind(w, shard)
     permit_release(w, shard)
     log_write(w, shard, SHARD_HELD, _hold(context), 0, 0, 0)
     now = w.g(CORE).now

@@ -1,0 +1,151 @@
+"""What a shard publishes."""
+
+from emulator.effects import World, model
+from emulator.models.events.assembly import (
+    assembly_add,
+    assembly_find,
+    assembly_free,
+    assembly_leave,
+)
+from emulator.models.events.outbox import outbox_publish, outbox_room, put_token, say
+from emulator.models.failure import shard_fail
+from emulator.models.log import log
+from firmware.events.publish import OVERSIZE, UNKNOWN
+from firmware.layouts.bus import BUS, DATA
+from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
+from firmware.layouts.log import PUBLISH_OVERSIZE, PUBLISH_STUCK
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    HEAD_MAX,
+    OUTBOX,
+    STALL_MS,
+    STALL_RETRY_MS,
+    Assembly,
+)
+from firmware.layouts.shard import End, ShardContext, ShardFlag
+from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
+
+NEVER = 2**64 - 1
+
+
+@model
+def publish_drop(w: World, shard: int) -> None:
+    """Nothing behind the hole is published."""
+    context = w.view(ShardContext, shard)
+    assembly_leave(w, shard)
+    w.g(OUTBOX).dropped += 1
+    stream = context.events
+    stream.stuck, stream.stuck_at, stream.stalled_at = Stuck.DROPPED, w.g(CORE).now, 0
+    log(w, PUBLISH_STUCK, shard, Stuck.DROPPED, context.gateway.seq_acked)
+
+
+@model
+def publish_ready(w: World, shard: int) -> int:
+    """Room for what the ring may hold, and a buffer if that is not all."""
+    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
+    if stream.stuck != Stuck.NO:
+        return 0
+    if not outbox_room(w, RING_BYTES) and not (assembly_find(w, shard)[1] and assembly_free(w)[1]):
+        stream.stalled_at = 0
+        return 0
+    if not stream.stalled_at:
+        stream.stalled_at = now
+        return 1
+    if (stream.stalled_at + w.g(CLOCK).tsc_cycles_per_ms * STALL_MS) % 2**64 > now:
+        return 1
+    publish_drop(w, shard)
+    return 0
+
+
+@model
+def publish_part(w: World, shard: int, part: int, length: int, first: int) -> None:
+    """A first part takes a buffer."""
+    context = w.view(ShardContext, shard)
+    if context.events.stuck != Stuck.NO:
+        return
+    if first:
+        assembly_leave(w, shard)
+        buffer, none = assembly_free(w)
+        if none:
+            publish_drop(w, shard)
+            return
+        row = w.view(Assembly, buffer)
+        row.owner, row.filled = context.slot + 1, 0
+    else:
+        buffer, none = assembly_find(w, shard)
+        if none:
+            return
+    assembly_add(w, buffer, part, length)
+
+
+@model
+def publish_stub(w: World, length: int, sequence: int, name: int, name_len: int) -> tuple[int, int]:
+    """How large it was, which one, of which type."""
+    box = w.g(OUTBOX)
+    box.oversize += 1
+    log(w, PUBLISH_OVERSIZE, None, length, sequence)
+    at = box.offset_of("stub")
+    texts = (b'{"t":"SHARDFW_OVERSIZE","size":', length, b',"s":', sequence, b',"type":"')
+    end = put_token(w, say(w, at, *texts), name, name_len)
+    w.write(end, b'"}')
+    return at, end + 2 - at
+
+
+@model
+def publish_whole(
+    w: World, shard: int, part: int, length: int, only: int, sequence: int, name_len: int
+) -> None:
+    """The message as it came, or a stub when that is too much."""
+    context = w.view(ShardContext, shard)
+    if context.events.stuck != Stuck.NO:
+        assembly_leave(w, shard)
+        return
+    if not only:
+        buffer, none = assembly_find(w, shard)
+        if none:
+            publish_drop(w, shard)
+            return
+        assembly_add(w, buffer, part, length)
+        row = w.view(Assembly, buffer)
+        part, length = row.bytes_at, row.filled
+    if name_len:
+        name = context.gateway.parser.offset_of("t")
+    else:
+        name, name_len = w.address(UNKNOWN), UNKNOWN.size
+    limit = w.g(BUS).links[DATA].max_payload
+    if length > ASSEMBLY_BYTES or (limit and length + HEAD_MAX > limit):
+        part, length = publish_stub(w, length, sequence, name, name_len)
+        name, name_len = w.address(OVERSIZE), OVERSIZE.size
+    if outbox_publish(w, shard, part, length, sequence, name, name_len):
+        publish_drop(w, shard)
+    else:
+        assembly_leave(w, shard)
+
+
+@model
+def publish_judge(w: World, shard: int) -> int:
+    """A failed publication ends the connection at once, a dropped one after as long as an answer may take."""
+    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
+    per_ms = w.g(CLOCK).tsc_cycles_per_ms
+    if stream.stuck == Stuck.NO:
+        return (now + per_ms * STALL_RETRY_MS) % 2**64 if stream.stalled_at else NEVER
+    due = (stream.stuck_at + per_ms * ACK_TIMEOUT_MS) % 2**64
+    if stream.stuck == Stuck.DROPPED and due > now:
+        return int(due)
+    shard_fail(w, shard, End.SEND_FAILED, 0, CLOSE_KEEPING_SESSION, PUBLISH_OVERDUE.code)
+    return NEVER
+
+
+@model
+def publish_rewind(w: World, shard: int) -> None:
+    """The sequence goes back to the acknowledged one; the next connection publishes again."""
+    context = w.view(ShardContext, shard)
+    if not w.g(OUTBOX).base:
+        return
+    connected = context.gateway.state in (GatewayState.WAIT_RESUMED, GatewayState.READY)
+    if connected and context.flags & ShardFlag.SEQ_VALID:
+        context.sequence = context.gateway.seq_acked
+    context.events.stuck, context.events.stalled_at = Stuck.NO, 0
+    assembly_leave(w, shard)

@@ -1,0 +1,239 @@
+"""Acknowledgements: what the stream has taken, in order, and what it has not taken in time."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.layouts.bus import BUS_IN, BusMessage
+from firmware.layouts.events import EventStream, Stuck
+from firmware.layouts.gateway import GatewayContext, GatewayState
+from firmware.layouts.log import PUBLISH_REFUSED, PUBLISH_STUCK
+from firmware.layouts.node import CLOCK, CORE, Clock, CoreState, Slot, core
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    ENTRIES,
+    OUTBOX,
+    EntryState,
+    Outbox,
+    OutboxEntry,
+)
+from firmware.layouts.shard import ShardContext
+from firmware.log import log, log_write
+from toolchain.asm import (
+    EAX,
+    EBX,
+    ECX,
+    EDX,
+    R8D,
+    R12,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    E,
+    In,
+    Out,
+    Region,
+    mem32,
+    mem64,
+    routine,
+)
+
+ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
+TAKEN = b'{"stream":'
+"""How the answer begins that says where a publication lies; an error begins otherwise."""
+DOUBLE = b"true}"
+"""How it ends when the stream knew the publication already."""
+ANSWER = Region("the answer of the stream", "in the link's ring, bounded by its length")
+NUMBER_BITS = ENTRIES - 1
+IN, OUT = BUS_IN.it, OUTBOX.it
+
+
+def entry_at(a: Asm) -> OutboxEntry:
+    """RDX := the entry of number ECX. Clobbers RCX."""
+    a.and_(ECX, NUMBER_BITS)
+    a.shl(ECX, ENTRY_SHIFT)
+    a.lea(RDX, OUT.entries.address)
+    a.add(RDX, RCX)
+    return OutboxEntry.at(RDX)
+
+
+@routine(
+    inputs=[In(RDX, OutboxEntry, "a publication that is answered or given up")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        OutboxEntry,
+        Slot.context,
+        ShardContext.connection,
+        CoreState.now,
+        GatewayContext.state,
+        GatewayContext.seq_acked,
+        EventStream.stuck,
+    ],
+    writes=[
+        GatewayContext.seq_acked,
+        EventStream.stuck,
+        EventStream.stuck_at,
+        Slot.deadline,
+        CoreState.slots_due,
+    ],
+    calls=[log_write],
+    saves=[RBX],
+    source="firmware/docs/events.md#acknowledgements",
+)
+def outbox_credit(a: Asm, entry: OutboxEntry) -> None:
+    """Tell the shard: its sequence counts now, or it has to resume from the one before."""
+    slot, shard, done, failed = (
+        Slot.at(RAX),
+        ShardContext.at(RBX),
+        a.label("done"),
+        a.label("failed"),
+    )
+    a.movzx(EAX, entry.slot)
+    a.shl(EAX, 4)  # a slot row is 16 bytes
+    a.lea(RCX, CORE.it.slots.address)
+    a.add(RAX, RCX)
+    a.mov(EBX, slot.context)
+    a.test(EBX, EBX)
+    a.jz(done)
+    # What came over another connection was repeated, or will be.
+    a.mov(ECX, entry.connection)
+    a.cmp(ECX, shard.connection)
+    a.jne(done)
+    a.mov(ECX, shard.gateway.state)
+    a.sub(ECX, GatewayState.WAIT_RESUMED)
+    a.cmp(ECX, GatewayState.READY - GatewayState.WAIT_RESUMED)
+    a.j(A, done)
+    a.cmp(shard.events.stuck, Stuck.FAILED)
+    a.j(E, done)
+    a.cmp(entry.state, EntryState.FAILED)
+    a.j(E, failed)
+    a.mov(ECX, entry.sequence)
+    a.cmp(ECX, shard.gateway.seq_acked)
+    with a.if_(A):
+        a.mov(shard.gateway.seq_acked, ECX)
+    a.ret()
+    a.place(failed)
+    a.mov(shard.events.stuck, Stuck.FAILED)
+    a.mov(RCX, core.now)
+    a.mov(shard.events.stuck_at, RCX)
+    a.mov(slot.deadline, 0)
+    a.mov(core.slots_due, 0)
+    a.mov(EDX, Stuck.FAILED)
+    a.mov(ECX, shard.gateway.seq_acked)
+    log(a, PUBLISH_STUCK, RBX)
+    a.place(done)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[Outbox.first, Outbox.next, OutboxEntry.state, OutboxEntry.end],
+    writes=[Outbox.first, Outbox.freed],
+    calls=[outbox_credit],
+    source="firmware/docs/events.md#acknowledgements",
+)
+def outbox_settle(a: Asm) -> None:
+    """Free what is answered, oldest first, and tell each shard."""
+    with a.loop() as oldest:
+        a.mov(ECX, OUT.first)
+        a.cmp(ECX, OUT.next)
+        a.leave(E, oldest)
+        entry = entry_at(a)
+        a.cmp(entry.state, EntryState.WAITING)
+        a.leave(E, oldest)
+        a.mov(RAX, entry.end)
+        a.mov(OUT.freed, RAX)
+        a.inc(OUT.first)
+        a.call(outbox_credit)
+        a.jmp(oldest.top)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[BusMessage, ANSWER, Outbox.first, Outbox.next, OutboxEntry],
+    writes=[
+        OutboxEntry.state,
+        Outbox.acknowledged,
+        Outbox.duplicates,
+        Outbox.refused,
+    ],
+    calls=[outbox_settle, log_write],
+    source="firmware/docs/events.md#acknowledgements",
+)
+def outbox_answer(a: Asm) -> None:
+    """Take the stream's answer in BUS_IN; one that belongs to no waiting publication means nothing."""
+    refused, none = a.label("refused"), a.label("none")
+    a.mov(ECX, IN.inbox)
+    a.mov(EAX, ECX)
+    a.sub(EAX, OUT.first)
+    a.mov(EDX, OUT.next)
+    a.sub(EDX, OUT.first)
+    a.cmp(EAX, EDX)
+    a.jae(none)
+    entry = entry_at(a)
+    a.cmp(entry.state, EntryState.WAITING)
+    a.jne(none)
+    a.mov(RSI, IN.body)
+    a.mov(ECX, IN.body_len)
+    a.cmp(ECX, len(TAKEN) + len(DOUBLE))
+    a.jb(refused)
+    for at, mem in ((0, mem64), (len(TAKEN) - 8, mem64)):  # unrolled: the two overlap
+        a.mov(RAX, int.from_bytes(TAKEN[at : at + 8], "little"))
+        a.cmp(mem(RSI, at, ref=ANSWER), RAX)
+        a.jne(refused)
+    a.mov(entry.state, EntryState.DONE)
+    a.inc(OUT.acknowledged)
+    a.mov(EAX, int.from_bytes(DOUBLE[:4], "little"))
+    a.cmp(mem32(RSI, -len(DOUBLE), index=RCX, ref=ANSWER), EAX)
+    with a.if_(E):
+        a.inc(OUT.duplicates)
+    a.jmp(outbox_settle)
+
+    a.place(refused)
+    a.mov(entry.state, EntryState.FAILED)
+    a.inc(OUT.refused)
+    a.mov(ECX, entry.sequence)
+    a.movzx(EDX, entry.slot)
+    a.movzx(R8D, IN.status)
+    log(a, PUBLISH_REFUSED)
+    a.jmp(outbox_settle)
+    a.place(none)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "TSC when the oldest publication is overdue; all ones = none waits")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        Outbox.first,
+        Outbox.next,
+        OutboxEntry.queued_at,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[OutboxEntry.state, Outbox.overdue],
+    calls=[outbox_settle],
+    saves=[R12],
+    source="firmware/docs/events.md#acknowledgements",
+)
+def outbox_overdue(a: Asm) -> None:
+    """Give up what nobody acknowledged in time."""
+    a.imul(R12, CLOCK.it.tsc_cycles_per_ms, ACK_TIMEOUT_MS)
+    with a.loop() as oldest:
+        a.mov(ECX, OUT.first)
+        a.cmp(ECX, OUT.next)
+        a.leave(E, oldest)
+        entry = entry_at(a)
+        a.mov(RAX, entry.queued_at)
+        a.add(RAX, R12)
+        a.cmp(RAX, core.now)
+        with a.if_(A):
+            a.ret()
+        a.mov(entry.state, EntryState.FAILED)
+        a.inc(OUT.overdue)
+        a.call(outbox_settle)
+        a.jmp(oldest.top)
+    a.mov(RAX, -1)
+    a.ret()

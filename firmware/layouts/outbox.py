@@ -1,0 +1,94 @@
+"""What is published and not yet acknowledged, and messages that are put together before they are.
+
+Every position is absolute: it counts the bytes that ever went through the ring, and its low bits
+are the place.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from toolchain.asm.operands import Region
+from toolchain.layout import Global, Struct, array, bytes_, enum8, ptr, u8, u32, u64
+
+ENTRIES = 512
+"""Publications that may wait for their acknowledgement."""
+ASSEMBLIES = 4
+ACK_TIMEOUT_MS = 10_000
+"""A publication that nobody acknowledged for so long ends its shard's connection."""
+STALL_MS = 1_000
+"""A shard that finds no room reads on after this, and publishes nothing until it has resumed."""
+STALL_RETRY_MS = 5
+ASSEMBLY_MS = 5_000
+"""A message whose rest does not come for so long gives its buffer up."""
+STUB_MAX = 0x100
+HEAD_MAX = 1024
+"""Control line and headers; see `head_bytes`."""
+NAME_UNKNOWN = b"UNKNOWN"
+NAME_OVERSIZE = b"SHARDFW_OVERSIZE"
+
+OUTBOX_RING = Region("the outbox", "OUTBOX_BYTES at its base, mapped twice in a row")
+ASSEMBLY = Region("an assembly buffer", "ASSEMBLY_BYTES, bounded by `filled`")
+
+
+class EntryState(enum.IntEnum):
+    """What became of a publication."""
+
+    WAITING = 0
+    DONE = 1
+    FAILED = 2
+
+
+class OutboxEntry(Struct):
+    """One publication; its number is its place in the order, modulo ENTRIES."""
+
+    SIZE = 0x20
+    end = u64(0x00, "position behind its last byte")
+    queued_at = u64(0x08, "TSC")
+    sequence = u32(0x10, "`s` of the dispatch")
+    connection = u32(0x14, "ShardContext.connection that it came over")
+    slot = u8(0x18, "of its shard")
+    state = enum8(0x19, EntryState, "what became of it")
+
+
+class Assembly(Struct):
+    """One buffer for a message that comes in parts."""
+
+    SIZE = 0x20
+    owner = u32(0x00, "slot + 1 of the shard whose message it holds; 0 = free")
+    filled = u32(0x04, "bytes")
+    bytes_at = ptr(0x08, "ASSEMBLY_BYTES")
+    since = u64(0x10, "TSC of its last part")
+
+
+_STUB_AT = 0x80 + HEAD_MAX
+_ASSEMBLIES_AT = _STUB_AT + STUB_MAX
+_ENTRIES_AT = _ASSEMBLIES_AT + ASSEMBLIES * Assembly.SIZE
+
+
+class Outbox(Struct):
+    """The ring of publications."""
+
+    SIZE = _ENTRIES_AT + ENTRIES * OutboxEntry.SIZE
+    base = ptr(0x00, "first byte of the ring; 0 = nothing is published")
+    freed = u64(0x08, "position of the oldest byte that is kept")
+    sent = u64(0x10, "position of the next byte that goes to the link")
+    end = u64(0x18, "position behind the last byte")
+    first = u32(0x20, "number of the oldest publication that waits")
+    next = u32(0x24, "number of the next one")
+    ups = u32(0x28, "BusLink.ups of DATA that `sent` belongs to")
+    head_len = u32(0x2C, "bytes of `head`")
+    published = u64(0x30, "publications queued since boot")
+    acknowledged = u64(0x38, "of them acknowledged")
+    duplicates = u64(0x40, "of those: known to the stream already")
+    refused = u64(0x48, "answered with an error")
+    overdue = u64(0x50, "not answered in time")
+    oversize = u64(0x58, "told by a stub, because they were too large")
+    dropped = u64(0x60, "dispatches that found no room; their shards resume")
+    head = bytes_(0x80, HEAD_MAX, "control line and headers of the publication that is made")
+    stub = bytes_(_STUB_AT, STUB_MAX, "what stands for a dispatch that is too large")
+    assemblies = array(_ASSEMBLIES_AT, Assembly, ASSEMBLIES, "messages that are put together")
+    entries = array(_ENTRIES_AT, OutboxEntry, ENTRIES, "by number")
+
+
+OUTBOX = Global("outbox", Outbox, "what is published and not yet acknowledged", align=64)

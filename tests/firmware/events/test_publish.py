@@ -1,0 +1,235 @@
+"""What a shard publishes: whole messages, stubs, stalls, and how a stuck one comes back."""
+
+import pytest
+
+from firmware.events.assembly import assembly_free
+from firmware.events.outbox import outbox_publish
+from firmware.events.publish import (
+    publish_judge,
+    publish_part,
+    publish_ready,
+    publish_rewind,
+    publish_whole,
+)
+from firmware.layouts.bus import BUS, DATA
+from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    ASSEMBLIES,
+    ASSEMBLY_MS,
+    ENTRIES,
+    HEAD_MAX,
+    STALL_MS,
+    STALL_RETRY_MS,
+)
+from firmware.layouts.shard import End, ShardFlag
+from firmware.limits import ASSEMBLY_BYTES
+from tests.support.lab import Lab
+from tests.support.publisher import MS, NOW, REGIONS, Publisher
+
+LAB = Lab(
+    outbox_publish, publish_part, publish_whole, publish_ready, publish_judge, publish_rewind,
+    assembly_free, extra=REGIONS,
+)  # fmt: skip
+NEVER = 2**64 - 1
+
+
+@pytest.fixture
+def node():
+    return Publisher(LAB)
+
+
+def part(node, body, n=0, *, first=False):
+    given = {"part": LAB.put(body), "length": len(body), "first": int(first)}
+    node.call(publish_part, n, **given)
+
+
+def whole(node, body, n=0, *, only=False, sequence=41, name_len=14):
+    given = {"part": LAB.put(body), "length": len(body), "only": int(only)}
+    node.call(publish_whole, n, sequence=sequence, name_len=name_len, **given)
+
+
+def ready(node, n=0):
+    return 1 - node.call(publish_ready, n).outputs["cf"]
+
+
+def body(node):
+    return node.queued().split(b"\r\n\r\n", 1)[1][:-2]
+
+
+def owners(node):
+    return [node.box.assemblies[n].owner for n in range(ASSEMBLIES)]
+
+
+def test_message_in_one_part(node):
+    whole(node, b'{"op":0}', only=True)
+    assert body(node) == b'{"op":0}'
+    assert b".ev.5.MESSAGE_CREATE " in node.queued()
+    assert owners(node) == [0, 0, 0, 0]
+
+
+def test_messages_in_parts_do_not_mix(node):
+    part(node, b"<aa", first=True)
+    part(node, b"<bb", 1, first=True)
+    assert owners(node) == [1, 2, 0, 0]
+    part(node, b"AA")
+    part(node, b"BB", 1)
+    assert node.queued() == b""
+    whole(node, b"bb>", 1)
+    assert body(node) == b"<bbBBbb>"
+    node.skip_to(node.box.end)
+    whole(node, b"")
+    assert body(node) == b"<aaAA"
+    assert owners(node) == [0, 0, 0, 0]
+
+
+def test_next_message_forgets_half_of_one(node):
+    part(node, b"half", first=True)
+    part(node, b"who", first=True)
+    whole(node, b"le")
+    assert body(node) == b"whole"
+
+
+def test_name_that_does_not_fit(node):
+    whole(node, b"{}", only=True, name_len=0)
+    assert b".ev.5.UNKNOWN " in node.queued()
+
+
+@pytest.mark.parametrize(
+    ("limit", "stub"), [(0, False), (HEAD_MAX + 8, False), (HEAD_MAX + 7, True), (5, True)]
+)
+def test_server_takes_no_more_than_it_says(node, limit, stub):
+    LAB.g(BUS).links[DATA].max_payload = limit
+    whole(node, b'{"op":0}', only=True)
+    text = b'{"t":"SHARDFW_OVERSIZE","size":8,"s":41,"type":"MESSAGE_CREATE"}'
+    assert body(node) == (text if stub else b'{"op":0}')
+    assert (b".ev.5.SHARDFW_OVERSIZE " in node.queued()) == stub
+    assert node.box.oversize == stub
+
+
+def test_message_larger_than_a_buffer_becomes_a_stub(node):
+    part(node, b"x", first=True)
+    node.box.assemblies[0].filled = ASSEMBLY_BYTES
+    part(node, b"y" * 900)
+    whole(node, b"z")
+    size = ASSEMBLY_BYTES + 901
+    text = b'{"t":"SHARDFW_OVERSIZE","size":%d,"s":41,"type":"MESSAGE_CREATE"}'
+    assert body(node) == text % size
+    assert owners(node) == [0, 0, 0, 0]
+
+
+def test_without_room_nothing_behind_the_hole_is_published(node):
+    node.box.first = 1 - ENTRIES & 0xFFFF_FFFF
+    node.box.next = 1
+    whole(node, b"{}", only=True)
+    stream = node.shard().events
+    assert (stream.stuck, stream.stuck_at, node.box.dropped) == (Stuck.DROPPED, NOW, 1)
+    node.box.first = 1
+    whole(node, b"{}", only=True)
+    part(node, b"{", first=True)
+    whole(node, b"}")
+    assert (node.queued(), owners(node), node.box.dropped) == (b"", [0, 0, 0, 0], 1)
+    whole(node, b"{}", 1, only=True)
+    assert b".ev.6." in node.queued()
+
+
+def test_shard_waits_for_room_for_a_second(node):
+    assert ready(node)
+    node.box.next = ENTRIES
+    assert not ready(node)
+    assert node.shard().events.stalled_at == NOW
+    assert node.call(publish_judge, 0).outputs["rax"] == NOW + STALL_RETRY_MS * MS
+    node.now = NOW + STALL_MS * MS - 1
+    assert not ready(node)
+    node.box.first = 1
+    assert ready(node)
+    assert node.shard().events.stalled_at == 0
+    assert node.call(publish_judge, 0).outputs["rax"] == NEVER
+
+
+def test_shard_reads_on_after_a_second(node):
+    node.box.next = ENTRIES
+    assert not ready(node)
+    node.now = NOW + STALL_MS * MS
+    assert ready(node)
+    stream = node.shard().events
+    assert (stream.stuck, stream.stuck_at, stream.stalled_at) == (Stuck.DROPPED, node.now, 0)
+    assert ready(node)
+
+
+def test_shard_waits_for_a_buffer(node):
+    for n in range(ASSEMBLIES):
+        node.box.assemblies[n].owner, node.box.assemblies[n].since = 7 + n, NOW
+    assert not ready(node)
+    node.box.assemblies[2].owner = 1
+    assert ready(node)
+
+
+def test_buffer_that_does_not_grow_is_taken_away(node):
+    for n in range(ASSEMBLIES):
+        node.box.assemblies[n].owner, node.box.assemblies[n].since = 2 if n == 3 else 7 + n, NOW
+    node.box.assemblies[3].since = NOW - 1
+    node.now = NOW + ASSEMBLY_MS * MS
+    assert ready(node)
+    assert owners(node)[3] == 0
+    # Who had it finds out when its message ends.
+    part(node, b"more", 1)
+    whole(node, b"end", 1)
+    assert (node.shard(1).events.stuck, node.queued()) == (Stuck.DROPPED, b"")
+
+
+def test_no_buffer_for_a_first_part(node):
+    for n in range(ASSEMBLIES):
+        node.box.assemblies[n].owner, node.box.assemblies[n].since = 7 + n, NOW
+    part(node, b"{", first=True)
+    assert node.shard().events.stuck == Stuck.DROPPED
+
+
+@pytest.mark.parametrize(
+    ("stuck", "later", "over"),
+    [
+        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS - 1, False),
+        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS, True),
+        (Stuck.FAILED, 0, True),
+    ],
+)
+def test_stuck_shard_is_closed(node, stuck, later, over):
+    shard = node.shard()
+    shard.events.stuck, shard.events.stuck_at = stuck, NOW
+    node.now = NOW + later
+    at = node.call(publish_judge, 0).outputs["rax"]
+    if over:
+        assert (shard.failure, shard.failure_close) == (End.SEND_FAILED, CLOSE_KEEPING_SESSION)
+        assert (shard.last_error, at) == (PUBLISH_OVERDUE.code, NEVER)
+    else:
+        assert (shard.failure, at) == (End.NONE, NOW + ACK_TIMEOUT_MS * MS)
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "sequence"),
+    [
+        (GatewayState.READY, ShardFlag.SEQ_VALID, 40),
+        (GatewayState.WAIT_RESUMED, ShardFlag.SEQ_VALID, 40),
+        (GatewayState.ANSWER, ShardFlag.SEQ_VALID, 55),
+        (GatewayState.WAIT_HELLO, ShardFlag.SEQ_VALID, 55),
+        (GatewayState.READY, 0, 55),
+    ],
+)
+def test_resume_names_what_is_acknowledged(node, state, flags, sequence):
+    shard = node.shard()
+    shard.gateway.state, shard.flags, shard.sequence = state, flags, 55
+    shard.events.stuck, shard.events.stalled_at = Stuck.FAILED, NOW
+    part(node, b"x", 1, first=True)
+    node.call(publish_rewind, 0)
+    assert (shard.sequence, shard.events.stuck, shard.events.stalled_at) == (sequence, Stuck.NO, 0)
+    assert owners(node) == [2, 0, 0, 0]
+    node.call(publish_rewind, 1)
+    assert owners(node) == [0, 0, 0, 0]
+
+
+def test_without_an_outbox_nothing_is_rewound(node):
+    node.box.base = 0
+    node.shard().sequence = 55
+    node.call(publish_rewind, 0)
+    assert node.shard().sequence == 55
