@@ -8,6 +8,7 @@ from firmware.boot.entry import node_entry
 from firmware.boot.multiboot import MULTIBOOT_HEADER, header, multiboot_entry
 from firmware.boot.pxe import nbp_entry
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.trust import TRUST_STORE
 from firmware.limits import BIOS_LIMIT_BYTES, IMAGE_BASE, NBP_ADDRESS, PAGE
 from firmware.shard.tick import shards_tick
@@ -62,7 +63,7 @@ def _link(
     overrides: dict[str, bytes],
 ) -> Image:
     roots = (entry, node_entry, *ALWAYS)
-    kept = (*keep, CONFIG, TRUST_STORE)
+    kept = (*keep, CONFIG, FLEET_CONFIG, TRUST_STORE)
     return Linker(roots, plan, overrides, kept, replace or {}).link()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from toolchain.source import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from toolchain.link import Image
@@ -41,18 +41,42 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A datum that every build fills.
+
+    Attributes:
+        name: Its symbol.
+        at: Offset in the file.
+        size: Bytes.
+    """
+
+    name: str
+    at: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Template:
-    """A packed image whose page of contents is still zero, and whose tail is missing.
+    """A packed image whose parts are still zero, and whose tail is missing.
 
     Attributes:
         packed: The file, up to the page where the tail begins.
-        at: Offset of that page in it.
-        size: Bytes of the page.
+        parts: What every build fills; the build id goes into the first.
     """
 
     packed: bytes
-    at: int
-    size: int
+    parts: tuple[Part, ...]
+
+    def filled(self, contents: Mapping[str, bytes | bytearray]) -> bytearray:
+        """Return the file with contents in all of its parts.
+
+        Args:
+            contents: By symbol, each as long as its part.
+        """
+        whole = bytearray(self.packed)
+        for part in self.parts:
+            whole[part.at : part.at + part.size] = contents[part.name]
+        return whole
 
 
 def fill(image: Image, name: str, contents: bytes) -> None:
@@ -88,27 +112,35 @@ def _find(image: Image, name: str, pack: Callable[[Image], bytes]) -> tuple[int,
     return packed.index(marker), size
 
 
-def make_template(image: Image, name: str, tail: str, pack: Callable[[Image], bytes]) -> Template:
-    """Pack an image and find where two data lie in the file; their contents are zero afterwards.
+def make_template(
+    image: Image, names: Sequence[str], tail: str, pack: Callable[[Image], bytes]
+) -> Template:
+    """Pack an image and find where data lie in the file; their contents are zero afterwards.
 
     Args:
         image: The image.
-        name: Symbol of the datum that every build fills.
+        names: Symbols of the data that every build fills.
         tail: Symbol of the datum at the end, whose length each build chooses.
         pack: Makes the file; its length must not depend on the contents.
 
     Raises:
         BuildError: One does not lie in the file exactly once, or something lies behind the tail.
     """
-    at, size = _find(image, name, pack)
+    parts = tuple(Part(name, *_find(image, name, pack)) for name in names)
     end, _ = _find(image, tail, pack)
     packed = pack(image)
     if any(packed[end:]):
         raise BuildError(f"something lies behind {tail}. Give it the last section for itself")
-    return Template(packed[:end], at, size)
+    return Template(packed[:end], parts)
 
 
-def finish(template: Template, contents: bytes, tail: bytes, id_at: int, secret: slice) -> bytes:
+def finish(
+    template: Template,
+    contents: Mapping[str, bytes],
+    tail: bytes,
+    id_at: int,
+    secrets: Mapping[str, slice],
+) -> bytes:
     """Return the file with its contents and its tail, a build id among them.
 
     The id is the SHA-1 of the file with neither id nor secret in it: it tells images apart and
@@ -116,21 +148,21 @@ def finish(template: Template, contents: bytes, tail: bytes, id_at: int, secret:
 
     Args:
         template: The packed image.
-        contents: The datum that it lacks.
+        contents: The data that it lacks, by symbol.
         tail: What comes last; whole pages are made of it.
-        id_at: Where in the contents the id goes, BUILD_ID_BYTES long.
-        secret: Which of the contents the id must not depend on.
+        id_at: Where in the first of them the id goes, BUILD_ID_BYTES long.
+        secrets: Which of the contents the id must not depend on, by symbol.
     """
-    public = bytearray(contents)
-    public[id_at : id_at + BUILD_ID_BYTES] = bytes(BUILD_ID_BYTES)
-    public[secret] = bytes(len(public[secret]))
-    end = template.at + template.size
-    head = template.packed[: template.at]
-    rest = template.packed[end:] + tail + bytes(-len(tail) % PAGE)
-    build_id = hashlib.sha1(head + public + rest, usedforsecurity=False).digest()
-    whole = bytearray(contents)
-    whole[id_at : id_at + BUILD_ID_BYTES] = build_id
-    return head + bytes(whole) + rest
+    public = {name: bytearray(datum) for name, datum in contents.items()}
+    for name, secret in secrets.items():
+        public[name][secret] = bytes(len(public[name][secret]))
+    rest = tail + bytes(-len(tail) % PAGE)
+    place = template.parts[0].at + id_at
+    told, whole = template.filled(public), template.filled(contents)
+    told[place : place + BUILD_ID_BYTES] = bytes(BUILD_ID_BYTES)
+    build_id = hashlib.sha1(told + rest, usedforsecurity=False).digest()
+    whole[place : place + BUILD_ID_BYTES] = build_id
+    return bytes(whole) + rest
 
 
 def judge_size(size: int, limits: Sequence[Limit]) -> list[str]:

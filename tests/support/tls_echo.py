@@ -13,14 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from firmware.errors import describe
-from firmware.image import link_direct, pack
-from firmware.layouts.config import CONFIG
+from firmware.image import link_direct
 from firmware.layouts.tls_echo import TLS_ECHO_MAGIC, TlsEchoControl
-from firmware.layouts.trust import TRUST_STORE
 from pxe.node import DirectBoot, Node, NodeError, NodeOptions, UserNet
 from tests.support.chains import store_of
 from tests.system.roles import tls_echo_node
-from toolchain.build import make_template
 from toolchain.cli import images
 from toolchain.cli.run_config import with_lines
 from toolchain.config import load_config
@@ -81,7 +78,7 @@ def echo_image(folder: Path, *roots: bytes) -> Path:
     linked = link_direct({role.name: role for role in roles})[0]
     settings = {"shards.total": 1, "shards.count": 1, "gateway.url": f"wss://{QEMU_HOST}/"}
     config = with_lines(load_config(None, os.environ, settings))
-    template = make_template(linked, CONFIG.name, TRUST_STORE.name, pack)
+    template = images.template_of(linked, release=False)
     file = folder / "tls_echo.bin"
     file.write_bytes(images.complete(template, config, store_of(*roots)))
     return file

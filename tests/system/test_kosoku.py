@@ -6,14 +6,11 @@ import socket
 
 import pytest
 
-from firmware.image import link_direct, pack
-from firmware.layouts.config import CONFIG
+from firmware.image import link_direct
 from firmware.layouts.echo import ECHO_MAGIC, EchoControl
-from firmware.layouts.trust import TRUST_STORE
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
 from tests.support.kosoku import CASES, failures, verdicts
 from tests.system.roles import echo_node
-from toolchain.build import make_template
 from toolchain.cli import images
 from toolchain.cli.run_config import with_lines
 from toolchain.config import load_config
@@ -31,7 +28,7 @@ def echo_image(folder):
     linked = link_direct({role.name: role for role in roles})[0]
     config = load_config(None, os.environ, {"shards.total": 1, "shards.count": 1})
     file = folder / "echo.bin"
-    template = make_template(linked, CONFIG.name, TRUST_STORE.name, pack)
+    template = images.template_of(linked, release=False)
     file.write_bytes(images.complete(template, with_lines(config)))
     return file
 

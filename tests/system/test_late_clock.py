@@ -5,12 +5,9 @@ import re
 
 import pytest
 
-from firmware.image import link_direct, pack
-from firmware.layouts.config import CONFIG
-from firmware.layouts.trust import TRUST_STORE
+from firmware.image import link_direct
 from tests.support.site import quiet, running
 from tests.system.roles import late_clock
-from toolchain.build import make_template
 from toolchain.cli import images
 
 pytestmark = pytest.mark.system
@@ -23,7 +20,7 @@ def codes(node):
 
 def test_a_clock_that_comes_late_starts_every_shard(tmp_path, monkeypatch):
     replaced, _ = link_direct({"clock_setup": late_clock.clock_setup})
-    template = make_template(replaced, CONFIG.name, TRUST_STORE.name, pack)
+    template = images.template_of(replaced, release=False)
     monkeypatch.setattr(images, "cached_template", lambda _target: template)
 
     async def run():

@@ -6,13 +6,10 @@ import re
 
 import pytest
 
-from firmware.image import link_direct, pack
-from firmware.layouts.config import CONFIG
-from firmware.layouts.trust import TRUST_STORE
+from firmware.image import link_direct
 from tests.support.site import PATIENCE_S, running
 from tests.system.roles import no_off
 from tests.system.test_run import Running, alive, cli, environ, leftovers
-from toolchain.build import make_template
 from toolchain.cli import images
 
 pytestmark = pytest.mark.system
@@ -59,7 +56,7 @@ def test_the_power_button_stops_the_node_and_switches_it_off(tmp_path):
 def test_a_machine_that_cannot_be_switched_off_halts_for_good(tmp_path, monkeypatch):
     """The watchdog has ten seconds; it must not start the node again."""
     replaced, _ = link_direct({"acpi_soft_off": no_off.acpi_soft_off})
-    template = make_template(replaced, CONFIG.name, TRUST_STORE.name, pack)
+    template = images.template_of(replaced, release=False)
     monkeypatch.setattr(images, "cached_template", lambda _target: template)
 
     async def main():

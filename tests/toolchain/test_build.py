@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolchain import build
-from toolchain.build import BuildError, Limit, Template, finish, judge_size
+from toolchain.build import BuildError, Limit, Part, Template, finish, judge_size
 from toolchain.link import Image, Placed, Section
 from toolchain.source import ROOT
 
@@ -48,42 +48,56 @@ def with_tail(image):
 
 def test_template_knows_where_the_datum_lies_and_ends_before_the_tail():
     image = image_of(b"\xff" * 48 + bytes(16), ("page", "store"))
-    template = build.make_template(image, "page", "store", with_tail)
-    assert template == Template(b"head" + b"\xff" * 16 + bytes(16), 4 + 16, 16)
+    template = build.make_template(image, ["page"], "store", with_tail)
+    assert template == Template(b"head" + b"\xff" * 16 + bytes(16), (Part("page", 4 + 16, 16),))
 
 
 def test_template_refuses_a_datum_that_is_not_in_the_file():
     with pytest.raises(BuildError, match="page does not lie in the image file exactly once"):
-        build.make_template(image_of(), "page", "page", lambda _: bytes(100))
+        build.make_template(image_of(), ["page"], "page", lambda _: bytes(100))
 
 
 def test_template_refuses_what_lies_behind_the_tail():
     image = image_of(symbols=("page", "store"))
     with pytest.raises(BuildError, match=r"something lies behind store. Give it the last"):
-        build.make_template(image, "page", "store", pack_all)
+        build.make_template(image, ["page"], "store", pack_all)
 
 
-TEMPLATE = Template(b"h" * 8 + bytes(64) + b"t" * 8, 8, 64)
+TEMPLATE = Template(
+    b"h" * 8 + bytes(64) + b"t" * 8 + bytes(16) + b"e" * 8,
+    (Part("page", 8, 64), Part("own", 80, 16)),
+)
 TAIL = b"anchors"
-SECRET = slice(40, 56)
+SECRETS = {"page": slice(40, 56), "own": slice(0, 8)}
 
 
-@given(st.binary(min_size=64, max_size=64), st.binary(min_size=16, max_size=16))
-def test_the_id_depends_on_everything_but_the_secret(contents, secret):
-    made = finish(TEMPLATE, contents, TAIL, 4, SECRET)
+def finished(contents, own, tail=TAIL):
+    return finish(TEMPLATE, {"page": bytes(contents), "own": bytes(own)}, tail, 4, SECRETS)
+
+
+@given(
+    st.binary(min_size=64, max_size=64),
+    st.binary(min_size=16, max_size=16),
+    st.binary(min_size=16, max_size=16),
+)
+def test_the_id_depends_on_everything_but_the_secrets(contents, own, secret):
+    made = finished(contents, own)
     other = bytearray(contents)
-    other[SECRET] = secret
-    again = finish(TEMPLATE, bytes(other), TAIL, 4, SECRET)
+    other[40:56] = secret
+    again = finished(other, secret[:8] + own[8:])
     assert made[12:32] == again[12:32]
     assert again[8 + 40 : 8 + 56] == secret
-    changed = bytearray(contents)
-    changed[60] ^= 1
-    assert finish(TEMPLATE, bytes(changed), TAIL, 4, SECRET)[12:32] != made[12:32]
-    assert finish(TEMPLATE, contents, b"others", 4, SECRET)[12:32] != made[12:32]
+    assert again[80:96] == secret[:8] + own[8:]
+    for part, at in (("page", 60), ("own", 8)):
+        changed = {"page": bytearray(contents), "own": bytearray(own)}
+        changed[part][at] ^= 1
+        assert finished(changed["page"], changed["own"])[12:32] != made[12:32]
+    assert finished(contents, own, b"others")[12:32] != made[12:32]
     # What stood in the id's place is irrelevant, and the rest is as it was given.
-    assert finish(TEMPLATE, contents[:4] + bytes(20) + contents[24:], TAIL, 4, SECRET) == made
+    assert finished(contents[:4] + bytes(20) + contents[24:], own) == made
     assert made[:12] == b"h" * 8 + contents[:4]
-    assert made[32:] == contents[24:] + b"t" * 8 + TAIL + bytes(4096 - len(TAIL))
+    rest = contents[24:] + b"t" * 8 + own + b"e" * 8 + TAIL
+    assert made[32:] == rest + bytes(4096 - len(TAIL))
 
 
 LIMITS = (

@@ -69,11 +69,12 @@ def build(
     packed = images.complete(template, config, store)
     notes = images.judge(template, packed) + list(trust.notes if trust is not None else ())
     deepest, stack = tool.deepest_stack(image, STACK_BYTES)
-    # What people open, copy and send around holds the configuration without the token.
-    page = bytearray(packed[template.at : template.at + template.size])
-    build_id = bytes(page[blob.ID_AT : blob.ID_AT + tool.BUILD_ID_BYTES]).hex()
-    page[blob.SECRET] = bytes(len(page[blob.SECRET]))
-    tool.fill(image, CONFIG.name, bytes(page))
+    # What people open, copy and send around holds the configuration without its secrets.
+    pages = {part.name: bytearray(packed[part.at : part.at + part.size]) for part in template.parts}
+    build_id = bytes(pages[CONFIG.name][blob.ID_AT : blob.ID_AT + tool.BUILD_ID_BYTES]).hex()
+    for name, secret in images.secrets().items():
+        pages[name][secret] = bytes(len(pages[name][secret]))
+        tool.fill(image, name, bytes(pages[name]))
     tool.fill(image, TRUST_STORE.name, store)
     on_step("ELF")
     files = {chosen.stem + chosen.suffix: packed, f"{chosen.stem}.elf": checked_elf(image)}

@@ -12,7 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolchain.build import Limit, Template, finish, judge_size, make_template, refuse_parts
+from toolchain.build import (
+    Limit,
+    Part,
+    Template,
+    finish,
+    judge_size,
+    make_template,
+    refuse_parts,
+)
 from toolchain.source import ROOT
 
 if TYPE_CHECKING:
@@ -87,17 +95,23 @@ def pack(image: Image) -> bytes:
     return pack_image(image)
 
 
-def template_of(image: Image) -> Template:
-    """Return the packed file of an image and where the configuration and the trust store go.
+def template_of(image: Image, *, release: bool = True) -> Template:
+    """Return the packed file of an image and where configuration, fleet and trust store go.
+
+    Args:
+        image: The linked image.
+        release: Whether routines of tests are refused.
 
     Raises:
         BuildError: It holds test routines, or no configuration page.
     """
     from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.layouts.fleet_config import FLEET_CONFIG  # noqa: PLC0415
     from firmware.layouts.trust import TRUST_STORE  # noqa: PLC0415
 
-    refuse_parts(image, TEST_FOLDERS)
-    return make_template(image, CONFIG.name, TRUST_STORE.name, pack)
+    if release:
+        refuse_parts(image, TEST_FOLDERS)
+    return make_template(image, (CONFIG.name, FLEET_CONFIG.name), TRUST_STORE.name, pack)
 
 
 def complete(template: Template, config: NodeConfig, store: bytes | None = None) -> bytes:
@@ -108,11 +122,25 @@ def complete(template: Template, config: NodeConfig, store: bytes | None = None)
         config: The node.
         store: Its trust store; None makes that of the configuration.
     """
-    from toolchain.cli.blob import ID_AT, SECRET, config_blob  # noqa: PLC0415
+    from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.layouts.fleet_config import FLEET_CONFIG  # noqa: PLC0415
+    from toolchain.cli.blob import ID_AT, config_blob  # noqa: PLC0415
+    from toolchain.cli.fleet_blob import fleet_blob  # noqa: PLC0415
     from toolchain.cli.trust import store_of, trust_of  # noqa: PLC0415
 
     tail = store_of(trust_of(config, datetime.now(UTC))) if store is None else store
-    return finish(template, config_blob(config), tail, ID_AT, SECRET)
+    contents = {CONFIG.name: config_blob(config), FLEET_CONFIG.name: fleet_blob(config)}
+    return finish(template, contents, tail, ID_AT, secrets())
+
+
+def secrets() -> dict[str, slice]:
+    """Return where in each part the secrets lie, by symbol."""
+    from firmware.layouts.config import CONFIG  # noqa: PLC0415
+    from firmware.layouts.fleet_config import FLEET_CONFIG  # noqa: PLC0415
+    from toolchain.cli.blob import SECRET  # noqa: PLC0415
+    from toolchain.cli.fleet_blob import FLEET_SECRET  # noqa: PLC0415
+
+    return {CONFIG.name: SECRET, FLEET_CONFIG.name: FLEET_SECRET}
 
 
 def judge(template: Template, packed: bytes) -> list[str]:
@@ -150,7 +178,7 @@ def cached_template(target: str) -> Template | None:
         facts = json.loads(head)
         if hashlib.sha256(packed).hexdigest() != facts["sha256"]:
             return None
-        return Template(packed, int(facts["at"]), int(facts["size"]))
+        return Template(packed, tuple(Part(*part) for part in facts["parts"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -158,7 +186,7 @@ def cached_template(target: str) -> Template | None:
 def fresh_template(target: str) -> Template:
     """Link a template and keep it for the next time."""
     template = template_of(link(target))
-    facts = {"at": template.at, "size": template.size}
+    facts = {"parts": [(part.name, part.at, part.size) for part in template.parts]}
     facts_line = json.dumps(facts | {"sha256": hashlib.sha256(template.packed).hexdigest()})
     path = _cache_path(target)
     try:

@@ -6,6 +6,7 @@ key of the control channel are read from environment variables or files, and not
 """
 
 from toolchain.config.endpoint import Endpoint
+from toolchain.config.fleet import FleetConfig
 from toolchain.config.identify import IdentifyConfig
 from toolchain.config.load import NodeConfig, load_config
 from toolchain.config.policy import (
@@ -35,6 +36,7 @@ __all__ = [
     "DiagnosticsConfig",
     "DispatchConfig",
     "Endpoint",
+    "FleetConfig",
     "GatewayConfig",
     "IdentifyConfig",
     "LeaseConfig",

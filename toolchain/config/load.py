@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import SecretBytes, SecretStr, ValidationError
 
 from toolchain.config.control_key import KEY_ENV, parse_control_key
+from toolchain.config.fleet import read_credentials
 from toolchain.config.identify import FLUXER_TOTAL_MAX
 from toolchain.config.problems import ConfigError, Problem, index_lines, parse_toml
-from toolchain.config.schema import SECTIONS
+from toolchain.config.schema import SECTIONS, ShardsConfig
+from toolchain.config.secret import (
+    ADVICE_ON_SECRETS,
+    SECRET_KEYS,
+    SECRETS,
+    SecretError,
+    read_secret,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +29,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
+    from toolchain.config.fleet import FleetConfig
     from toolchain.config.identify import IdentifyConfig
+    from toolchain.config.nkey import Nkey
     from toolchain.config.policy import (
         BackoffConfig,
         DispatchConfig,
@@ -37,7 +47,6 @@ if TYPE_CHECKING:
         LeaseConfig,
         LogConfig,
         NetworkConfig,
-        ShardsConfig,
     )
     from toolchain.config.section import Section
     from toolchain.config.tls import TlsConfig
@@ -46,14 +55,6 @@ if TYPE_CHECKING:
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
 DEFAULT_TOKEN_ENV = "SHARDFW_TOKEN"  # noqa: S105 - the name of a variable
 MAX_TOKEN_BYTES = 256
-ADVICE_ON_SECRETS = {
-    "bot": "a token does not belong in this file: images and files get copied. Write "
-    'token_env = "SHARDFW_TOKEN" and put the token into that variable, or token_file = "path"',
-    "control": "a key does not belong in this file: images and files get copied. Write "
-    f'key_env = "{KEY_ENV}" and put the key into that variable, or key_file = "path"',
-}
-SECRET_KEYS = ("token", "bot_token", "secret", "password")
-SECRETS = {"bot": SECRET_KEYS, "control": ("key", "control_key", "secret", "password")}
 TYPE_NAMES = {"int": "an integer", "bool": "true or false", "str": "text in double quotes"}
 
 
@@ -67,12 +68,15 @@ class NodeConfig:
         build_time: seconds since 1970 that the image carries; 0 when neither the configuration
             nor SOURCE_DATE_EPOCH states one.
         extra_anchors: name and contents of each file of [tls] extra_anchors.
+        fleet_password: what the node logs in to NATS with; empty without auth = "user".
+        fleet_nkey: the key it signs with; None without auth = "nkey".
     """
 
     bot: BotConfig
     gateway: GatewayConfig
     tls: TlsConfig
     shards: ShardsConfig
+    fleet: FleetConfig
     identify: IdentifyConfig
     lease: LeaseConfig
     plan: PlanConfig
@@ -88,6 +92,8 @@ class NodeConfig:
     control_key: SecretBytes
     build_time: int
     extra_anchors: tuple[tuple[str, bytes], ...]
+    fleet_password: SecretStr
+    fleet_nkey: Nkey | None
 
     @staticmethod
     def default() -> NodeConfig:
@@ -116,10 +122,6 @@ def load_config(
     return _Loader(path, environ, overrides or {}, makes_key=makes_key).load()
 
 
-class _UnreadableError(Exception):
-    """A secret could not be read; the problem is recorded."""
-
-
 class _Loader:
     """One load: gathers problems instead of stopping at the first."""
 
@@ -136,6 +138,7 @@ class _Loader:
         self.source = "defaults" if path is None else str(path)
         self.environ = environ
         self.overrides = overrides
+        self.base = Path() if path is None else path.parent
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
 
@@ -153,6 +156,7 @@ class _Loader:
         self._check_resolvable(sections["gateway"], sections["network"])
         self._check_service(sections)
         extra_anchors = self._extra_anchors(sections["tls"], sections["gateway"])
+        password, nkey = self._fleet(sections, data)
         if not self.problems and not control_key.get_secret_value():
             self._check_keeper(sections["sessions"])
         if self.problems:
@@ -164,6 +168,8 @@ class _Loader:
             control_key=control_key,
             build_time=build_time,
             extra_anchors=extra_anchors,
+            fleet_password=SecretStr(password),
+            fleet_nkey=nkey,
         )
 
     def _read(self) -> dict[str, object]:
@@ -235,50 +241,16 @@ class _Loader:
         hint = f"Did you mean {close[0]}?" if close else f"Write one of: {', '.join(known)}"
         return f"unknown {what}. {hint}"
 
-    def _secret(self, key: str, section: Section, what: str, default_env: str) -> str | None:
-        """Return a secret's text from the file or variable that is named, else the default's.
-
-        Args:
-            key: dotted stem of its keys, `_file` and `_env` left out.
-            section: the checked section.
-            what: the secret, for messages.
-            default_env: the variable that is read when neither key is given.
-
-        Raises:
-            _UnreadableError: the problem is recorded.
-        """
-        stem = key.partition(".")[2]
-        file, variable = getattr(section, f"{stem}_file"), getattr(section, f"{stem}_env")
-        if file is not None:
-            base = self.path.parent if self.path is not None else Path()
-            try:
-                return (base / str(file)).expanduser().read_text(encoding="ascii").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                # The path is not repeated, in case it is a secret in the wrong place.
-                reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
-                self._blame(
-                    f"{key}_file",
-                    f"cannot read that file: {reason}. Write the path of a file that holds the "
-                    f"{what} alone; a relative path begins at this file",
-                )
-                raise _UnreadableError from None
-        if variable is not None and variable not in self.environ:
-            self._blame(
-                f"{key}_env",
-                f"the environment has no {variable}. Set it (export {variable}=...), or "
-                f"write {stem}_file",
-            )
-            raise _UnreadableError
-        found = self.environ.get(variable or default_env)
-        return None if found is None else found.strip()
-
     def _token(self, section: Section | None) -> SecretStr:
         """Return the token from its variable or file; the development token when none is named."""
         if section is None:
             return SecretStr("")
         try:
-            text = self._secret("bot.token", section, "token", DEFAULT_TOKEN_ENV)
-        except _UnreadableError:
+            text = read_secret(
+                section, "token", "token", DEFAULT_TOKEN_ENV, self.environ, self.base
+            )
+        except SecretError as error:
+            self._blame(f"bot.{error.key}", str(error))
             return SecretStr("")
         where = "token_file" if cast("BotConfig", section).token_file is not None else "token_env"
         return self._checked_token(f"bot.{where}", DEVELOPMENT_TOKEN if text is None else text)
@@ -288,13 +260,13 @@ class _Loader:
         if section is None:
             return SecretBytes(b"")
         try:
-            text = self._secret("control.key", section, "key", KEY_ENV)
+            text = read_secret(section, "key", "key", KEY_ENV, self.environ, self.base)
             return SecretBytes(b"" if text is None else parse_control_key(text))
         except ValueError as error:
             named = cast("ControlConfig", section).key_file is not None
             self._blame("control.key_file" if named else "control.key_env", str(error))
-        except _UnreadableError:
-            return SecretBytes(b"")
+        except SecretError as error:
+            self._blame(f"control.{error.key}", str(error))
         return SecretBytes(b"")
 
     def _checked_token(self, key: str, token: str) -> SecretStr:
@@ -346,10 +318,28 @@ class _Loader:
         for key, message in tls.problems(secure=secure):
             self._blame(f"tls.{key}", message)
         try:
-            return tls.read(self.path.parent if self.path is not None else Path())
+            return tls.read(self.base)
         except ValueError as error:
             self._blame("tls.extra_anchors", str(error))
         return ()
+
+    def _fleet(
+        self, sections: dict[str, Section | None], data: Mapping[str, object]
+    ) -> tuple[str, Nkey | None]:
+        """Return what the node logs in to NATS with; its shards are then none of the file's."""
+        fleet = cast("FleetConfig | None", sections["fleet"])
+        if fleet is None or "fleet" not in data:
+            return "", None
+        gateway = cast("GatewayConfig | None", sections["gateway"])
+        secure = gateway is None or gateway.endpoint.secure
+        for key, message in fleet.problems(data, secure=secure):
+            self._blame(key, message)
+        sections["shards"] = ShardsConfig.of_fleet()
+        try:
+            return read_credentials(fleet, self.environ, self.base)
+        except SecretError as error:
+            self._blame(f"fleet.{error.key}", str(error))
+        return "", None
 
     def _check_service(self, sections: Mapping[str, Section | None]) -> None:
         """Record what the service of the profile does not take in an Identify."""

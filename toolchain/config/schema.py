@@ -26,6 +26,7 @@ from toolchain.config.endpoint import (
     service_of,
     to_address,
 )
+from toolchain.config.fleet import FleetConfig
 from toolchain.config.identify import IdentifyConfig
 from toolchain.config.policy import (
     BackoffConfig,
@@ -34,6 +35,7 @@ from toolchain.config.policy import (
     SessionsConfig,
     StartupConfig,
 )
+from toolchain.config.secret import check_variable
 from toolchain.config.section import Section
 from toolchain.config.tls import TlsConfig
 
@@ -82,17 +84,6 @@ def sum_intents(value: object) -> object:
     if unknown:
         raise refuse(f"{unknown[0]!r} is not an intent. Write names from: {', '.join(INTENT_BITS)}")
     return reduce(lambda total, name: total | 1 << INTENT_BITS[name], value, 0)
-
-
-def check_variable(value: str | None, example: str, what: str) -> str | None:
-    """Return the name of a variable that holds a secret."""
-    # The value is not repeated: a secret pasted here by mistake must not reach a terminal or log.
-    if value is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", value):
-        raise refuse(
-            "this is not the name of an environment variable. Write a name such as "
-            f'"{example}" and put the {what} into that variable'
-        )
-    return value
 
 
 Address = Annotated[IPv4Address, BeforeValidator(to_address)]
@@ -258,6 +249,11 @@ class ShardsConfig(Section):
         description=f"how many shards this node holds, at most {MAX_LOCAL_SHARDS}",
     )
 
+    @classmethod
+    def of_fleet(cls) -> Self:
+        """Return what a node begins with that takes its shards from a fleet's plan: none."""
+        return cls.model_construct(total=0, start=0, count=0)
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: object) -> object:
@@ -383,6 +379,7 @@ SECTIONS: dict[str, type[Section]] = {
     "gateway": GatewayConfig,
     "tls": TlsConfig,
     "shards": ShardsConfig,
+    "fleet": FleetConfig,
     "identify": IdentifyConfig,
     "lease": LeaseConfig,
     "plan": PlanConfig,
