@@ -302,5 +302,5 @@ def test_the_template_shows_the_defaults(load):
     alternatives = r"^(user|password_env|password_file|nkey_env|nkey_file) = .*$"
     shown = re.sub(r"^# (?=\[|[a-z_]+ = )", "", found[0], flags=re.M)
     config = load(re.sub(alternatives, "", shown, flags=re.M))
-    default = fleet.FleetConfig(bot="bot1", servers=["nats.lan:4222"])
+    default = fleet.FleetConfig.model_validate({"bot": "bot1", "servers": ["nats.lan:4222"]})
     assert config.fleet == default
