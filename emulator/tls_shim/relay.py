@@ -32,13 +32,13 @@ def _errand(settings: Settings, port: int) -> Errand:
         NotImplementedHereError: The role on the node does not do it.
     """
     wanted = {
-        "that the node ends the connection": settings.shuts_down,
-        "that keys change before the answer": settings.updates_keys,
-        "what was agreed on": set(settings.expected) - {"version"},
+        "-shim-shuts-down": settings.shuts_down,
+        "-key-update": settings.updates_keys,
+        "-expect-cipher or -expect-curve-id": set(settings.expected) - {"version"},
     }
-    for what, asked in wanted.items():
+    for flag, asked in wanted.items():
         if asked:
-            raise NotImplementedHereError(f"{what}: without a node it can be asked for")
+            raise NotImplementedHereError(f"{flag} together with -node")
     store, say = anchors(settings), settings.first * settings.repeat
     for what, contents, most in (("roots", store, STORE_MAX), ("first words", say, SAY_MAX)):
         if len(contents) > most:
@@ -121,8 +121,9 @@ class Relay:
         with suppress(OSError):
             while said := runner.recv(next(pieces)):
                 self._first = self._first or said[:1]
-                if not self._ended.is_set():
-                    node.sendall(said)
+                with suppress(OSError):
+                    if not self._ended.is_set():
+                        node.sendall(said)
         with suppress(OSError):
             node.shutdown(socket.SHUT_WR)
 

@@ -16,7 +16,7 @@ from emulator.tls_shim.__main__ import main
 from emulator.tls_shim.errand import Errand, Outcome
 from emulator.tls_shim.settings import NotImplementedHereError, read_flags
 from firmware.layouts.tls import Suite
-from firmware.layouts.tls_sites import TRUNCATED
+from firmware.layouts.tls_sites import BAD_RECORD_MAC, TRUNCATED
 from firmware.layouts.trust import TrustStore
 from firmware.tls.prepare import YEAR_S
 from tests.support.tls import DATE
@@ -194,19 +194,57 @@ def test_flags_that_a_runner_gives():
     assert (given.port, given.shim_id, given.trusted) == (1234, 2**64 - 1, False)
 
 
-def answering(line):
-    """Return a listener's port that answers an errand with a line, and what it was asked."""
+def answering(line, talk=None):
+    """Return a keeper's port, what it was asked, and its thread.
+
+    Args:
+        line: What it says at the end.
+        talk: What its node does with its connection; it makes none without.
+    """
     asked = []
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
         with listener, listener.accept()[0] as shim_side, shim_side.makefile("rb") as lines:
             asked.append(lines.readline())
+            if talk is not None:
+                port = Errand.model_validate_json(asked[0]).port
+                with socket.create_connection(("127.0.0.1", port)) as node:
+                    talk(node)
             shim_side.sendall(line)
 
     thread = threading.Thread(target=serve)
     thread.start()
     return listener.getsockname()[1], asked, thread
+
+
+def test_a_node_that_hangs_up_early_does_not_take_its_words_from_the_runner():
+    """What the runner still says then is read by the relay: a reset would come before the alert."""
+    alert = b"\x15\3\3\0\2\2\x14"
+
+    def talk(node):
+        node.recv(1)
+        node.sendall(alert)
+
+    port, _, thread = answering(Outcome(error=BAD_RECORD_MAC.code).line(), talk)
+    heard = []
+
+    def play(listener):
+        wire, _ = listener.accept()
+        with wire:
+            wire.recv(8, socket.MSG_WAITALL)
+            wire.sendall(b"\x16" * (1 << 25))
+            while part := wire.recv(1 << 10):
+                heard.append(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        runner = threading.Thread(target=play, args=(listener,))
+        runner.start()
+        code, said = shim("-node", str(port), "-port", str(listener.getsockname()[1]))
+        runner.join()
+    thread.join()
+    assert (code, said) == (1, ":tls.bad_record_mac:\n")
+    assert b"".join(heard) == alert
 
 
 def test_a_node_is_told_what_the_runner_asks_for(root_file):
@@ -247,10 +285,10 @@ def test_a_keeper_that_is_not_there():
     [
         (
             ["-shim-shuts-down"],
-            "that the node ends the connection: without a node it can be asked for",
+            "-shim-shuts-down together with -node",
         ),
-        (["-key-update"], "that keys change before the answer: without a node it can be asked for"),
-        (["-expect-curve-id", "29"], "what was agreed on: without a node it can be asked for"),
+        (["-key-update"], "-key-update together with -node"),
+        (["-expect-curve-id", "29"], "-expect-cipher or -expect-curve-id together with -node"),
         (
             ["-shim-initial-write", "x" * 99, "-repeat-shim-initial-write", "2"],
             "first words of 198 bytes: one datagram tells the node 128",
