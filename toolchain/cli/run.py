@@ -7,6 +7,7 @@ import json
 import math
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,11 @@ FRAMES_A_SECOND = 8
 BOOT_PATIENCE_S, GROUP_PATIENCE_S = 60, 6
 
 
-def _print_line(line: SerialLine, _parsed: LogLine | None) -> None:
+def _print_line(runner: Runner, line: SerialLine, parsed: LogLine | None) -> None:
+    """Print a line of the node, and behind its start how many shards it lacks memory for."""
     sys.stdout.write(f"{line.seconds:8.3f} {line.text}\n")
+    if parsed is not None and parsed.code.name == "node.started" and runner.lacks:
+        sys.stdout.write(f"{line.seconds:8.3f} {runner.lacks}\n")
     sys.stdout.flush()
 
 
@@ -66,8 +70,9 @@ async def _run(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    on_line = None if as_json or sys.stdout.isatty() else _print_line
-    runner = Runner(options, on_line)
+    runner = Runner(options)
+    if not as_json and not sys.stdout.isatty():
+        runner.on_line = partial(_print_line, runner)
 
     async def until(runner: Runner) -> None:
         if until_ready:

@@ -13,7 +13,7 @@ from rich.console import Console
 from firmware.layouts.shard import ShardState
 from pxe.node import SerialLine
 from tests.support.fake_node import FakeNode, FakeShard
-from toolchain.cli.run import _patience, command
+from toolchain.cli.run import _patience, _print_line, command
 from toolchain.cli.run_config import with_control_key, with_gateway, with_lines
 from toolchain.cli.runner import RunError, Runner, RunOptions
 from toolchain.cli.runtime import RunnerError
@@ -236,6 +236,18 @@ def test_the_table_shows_which_shards_found_no_memory():
     rows = [line.split() for line in out.getvalue().splitlines()]
     assert "2 ASSIGNED no_memory 0 0".split() in rows
     assert "2 of 3 shards found memory in 32 MiB" in out.getvalue()
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_without_a_terminal_a_line_says_which_memory_is_missing(capsys, shards):
+    runner = runner_of(shards)
+    for seconds, text in ((1.0, STARTED), (2.0, NODE_STARTED), (3.0, READY.format(340, 0))):
+        _print_line(runner, SerialLine(seconds, text), runner.board.feed(seconds, text))
+    said = capsys.readouterr().out.splitlines()
+    assert [line[:8].strip() for line in said] == ["1.000", "2.000"] + ["2.000"] * (shards - 2) + [
+        "3.000"
+    ]
+    assert ("2 of 3 shards found memory in 32 MiB" in said[2]) == (shards == 3)
 
 
 def test_questions_before_the_start_are_refused():
