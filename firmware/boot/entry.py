@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.boot.acpi import acpi_pm_timer
 from firmware.boot.devices import boot_nic, boot_rng, watchdog_arm
 from firmware.boot.power import acpi_power
+from firmware.boot.smbios import smbios_read
 from firmware.cpu.clock import clock_calibrate
 from firmware.cpu.interrupts import pic_init
 from firmware.cpu.panic import record_check
@@ -196,7 +197,7 @@ def boot_report(a: Asm) -> None:
     writes=[CoreState.now],
     calls=[
         cpu_init, boot_adopt, serial_init, log_setup, memory_setup, log_write, cpu_tables, low_unmap, pic_init,
-        clock_setup, acpi_power, boot_nic, boot_rng, watchdog_arm, boot_report,
+        clock_setup, acpi_power, smbios_read, boot_nic, boot_rng, watchdog_arm, boot_report,
     ],
     source="firmware/docs/boot.md#entry",
 )  # fmt: skip
@@ -224,6 +225,7 @@ def node_setup(a: Asm) -> None:
     a.call(pic_init)
     a.call(clock_setup)
     a.call(acpi_power)
+    a.call(smbios_read)
     a.call(boot_nic)
     a.call(boot_rng)
     a.call(watchdog_arm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firmware.layouts.smbios import SERIAL_MAX, UUID_BYTES
 from toolchain.layout import Global, Struct, bytes_, u32, u64
 
 STATUS_REQUEST_MAGIC = 0x3151_4653
@@ -16,7 +17,7 @@ AGE_UNKNOWN = 0xFFFF_FFFF
 class StatusReply(Struct):
     """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
 
-    SIZE = 0x280
+    SIZE = 0x2E0
     magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
     slot = u32(0x004, "index in the slot table")
     nonce = u64(0x008, "echoed")
@@ -63,6 +64,8 @@ class StatusReply(Struct):
     tls_group = u32(0x204, "Group; 0 = none yet")
     tls_key = u32(0x208, "KeyKind of the server; counts with the anchor")
     entropy_sources = bytes_(0x20C, 4, "SourceState of each EntropySource", align=4)
+    uuid = bytes_(0x280, UUID_BYTES, "as in Smbios; zeros = not known", align=8)
+    serial = bytes_(0x290, SERIAL_MAX, "as in Smbios, then zeros", align=8)
 
 
 class Diagnostics(Struct):

@@ -20,6 +20,7 @@ from firmware.layouts.node import (
 )
 from firmware.layouts.plan import MOVES, Moves
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.smbios import SERIAL_MAX, SMBIOS, UUID_BYTES, Smbios
 from firmware.layouts.status import (
     AGE_UNKNOWN,
     DIAGNOSTICS,
@@ -129,6 +130,8 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         Survivor.boots,
         Survivor.identified,
         Survival.held,
+        Smbios.uuid,
+        Smbios.serial,
     ],
     writes=[
         StatusReply.slots_used,
@@ -158,6 +161,8 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.identified,
         StatusReply.identify_allowance,
         StatusReply.crash_hold,
+        StatusReply.uuid,
+        StatusReply.serial,
     ],
     calls=[moves_recent],
     source="firmware/docs/lifecycle.md#diagnostics",
@@ -201,6 +206,12 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
     ):
         a.mov(RAX, wide)
         a.mov(place, RAX)
+    machine = SMBIOS.it
+    pairs = ((machine.uuid, reply.uuid, UUID_BYTES), (machine.serial, reply.serial, SERIAL_MAX))
+    for source_bytes, target_bytes, size in pairs:
+        for at in range(0, size, 8):
+            a.mov(RAX, source_bytes.m64(at))
+            a.mov(target_bytes.m64(at), RAX)
     a.call(moves_recent)
     a.mov(reply.plan_moves, EAX)
     a.ret()

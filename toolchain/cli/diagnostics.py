@@ -6,6 +6,7 @@ import enum
 import secrets
 import socket
 import time
+import uuid
 from ipaddress import IPv4Address
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -171,6 +172,8 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "plan_moves": reply["plan_moves"],
         "leaving": reply["leaving"],
         "recommended_shards": reply["recommended"] or None,
+        "uuid": str(uuid.UUID(bytes=reply["uuid"])) if any(reply["uuid"]) else None,
+        "serial": reply["serial"].rstrip(b"\0").decode("ascii", "replace") or None,
     }
 
 

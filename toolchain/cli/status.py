@@ -174,6 +174,13 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         f"boot {node['boots']} since power came; {node['identified']} of "
         f"{node['identify_allowance'] or 'any number of'} Identifies of the day are sent"
     )
+    if node["uuid"] or node["serial"]:
+        from rich.markup import escape  # noqa: PLC0415
+
+        console.print(
+            f"machine {node['uuid'] or 'without UUID'}, serial number "
+            f"{escape(node['serial'] or 'not known')}"
+        )
     if node["plan_moves"] or node["leaving"]:
         console.print(
             f"plan {node['plan_generation']}: {node['plan_moves']} moves in the last hour, "
@@ -240,8 +247,8 @@ JSON: {"node": {...}, "shards": [...]}; durations in milliseconds, deadlines as 
 left; null where there is nothing yet. The node has connection (Disconnected, Connecting, Connected,
 Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READY), plan_generation,
 plan_moves (in the last hour), leaving (shards that close for a move), entropy (weak: no TLS) with
-entropy_sources (each credited, failed or absent) and recommended_shards (what the
-service told when it was asked for the gateway). Per shard:
+entropy_sources (each credited, failed or absent), recommended_shards (what the
+service told when it was asked for the gateway), and uuid and serial of the machine. Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, tls (null when plain; protocol, suite, group,

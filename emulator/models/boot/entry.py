@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.boot.acpi import acpi_pm_timer
 from emulator.models.boot.devices import boot_nic, boot_rng, watchdog_arm
 from emulator.models.boot.power import acpi_power
+from emulator.models.boot.smbios import smbios_read
 from emulator.models.cpu.clock import clock_calibrate
 from emulator.models.cpu.interrupts import pic_init
 from emulator.models.cpu.panic import record_check
@@ -99,6 +100,7 @@ def node_setup(w: World) -> int:
     pic_init(w)
     clock_setup(w)
     acpi_power(w)
+    smbios_read(w)
     boot_nic(w)
     boot_rng(w)
     watchdog_arm(w)

@@ -11,6 +11,7 @@ from firmware.layouts.log import LOG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
 from firmware.layouts.plan import MOVES
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.smbios import SMBIOS
 from firmware.layouts.status import (
     AGE_UNKNOWN,
     DIAGNOSTICS,
@@ -53,6 +54,7 @@ def describe_node(w: World, reply: int) -> None:
     answer.identify_allowance = w.g(CONFIG).identify_allowance
     answer.crash_hold = w.g(SURVIVAL).held
     answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
+    answer.uuid[:], answer.serial[:] = bytes(w.g(SMBIOS).uuid), bytes(w.g(SMBIOS).serial)
     answer.plan_moves = moves_recent(w)
 
 

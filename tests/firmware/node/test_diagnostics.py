@@ -14,6 +14,7 @@ from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
 from firmware.layouts.plan import MOVES
 from firmware.layouts.shard import End, ShardContext, ShardState
+from firmware.layouts.smbios import SMBIOS
 from firmware.layouts.status import (
     AGE_UNKNOWN,
     DIAGNOSTICS,
@@ -81,6 +82,7 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     LAB.g(DRBG).weak, LAB.g(DRBG).sources[:] = 1, bytes([2, 1, 0, 2])
     LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
     LAB.g(MOVES).recommended = 80
+    LAB.g(SMBIOS).uuid[:], LAB.g(SMBIOS).serial[:] = bytes(range(16)), b"S-1".ljust(64, b"\0")
     message = request(slot=1)
     (answer,) = ask(bench, message)
     assert len(answer) == len(message)
@@ -88,6 +90,7 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     assert (got["magic"], got["slot"], got["nonce"]) == (STATUS_REPLY_MAGIC, 1, 0x1122334455667788)
     assert (got["global_total"], got["local_start"], got["local_count"]) == (64, 16, 2)
     assert got["recommended"] == 80
+    assert (got["uuid"], got["serial"]) == (bytes(range(16)), b"S-1".ljust(64, b"\0"))
     assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
     assert (got["commands"], got["commands_bad"]) == (7, 5)
     assert got["stop_phase"] == StopPhase.DRAINING

@@ -246,6 +246,24 @@ def test_more_shards_than_the_bot_has_are_a_recommendation(recommended, said):
     assert json.loads(as_json.stdout)["node"]["recommended_shards"] == (recommended or None)
 
 
+def test_the_machine_is_told_by_uuid_and_serial_number():
+    facts = {"uuid": bytes(range(16)), "serial": b"[bold]S-1".ljust(64, b"\0")}
+    with FakeNode(NODE | facts, [READY]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    identity = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert f"machine {identity}, serial number [bold]S-1\n" in plain.stdout
+    shown = json.loads(as_json.stdout)["node"]
+    assert (shown["uuid"], shown["serial"]) == (identity, "[bold]S-1")
+
+
+def test_a_machine_without_them_says_nothing():
+    with FakeNode(NODE, [READY]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert "machine" not in plain.stdout
+    shown = json.loads(as_json.stdout)["node"]
+    assert (shown["uuid"], shown["serial"]) == (None, None)
+
+
 def test_a_large_node_lists_what_is_not_ready_unless_asked():
     shards = [*([READY] * 255), HELD]
     with FakeNode(NODE, shards) as node:
