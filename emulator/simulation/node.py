@@ -17,6 +17,7 @@ import unicorn.x86_const as ux
 
 from emulator.devices.bus import Bus
 from emulator.devices.pci import PciBus
+from emulator.devices.rtc import Rtc
 from emulator.devices.serial import SerialPort
 from emulator.devices.virtio_net import VirtioNet
 from emulator.environment import Environment
@@ -50,8 +51,9 @@ from firmware.limits import PAGE
 from toolchain.link import Linker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from emulator.devices.bus import Device
     from emulator.simulation.world import Attachment
     from toolchain.asm import Routine
     from toolchain.layout import Global
@@ -107,6 +109,7 @@ class ImageNode:
         kept: what the pages that a warm reset keeps hold; empty after power came.
         crashed: whether the boot before ended in a crash whose record was not told yet.
         tsc_at_zero: TSC when virtual time is zero.
+        wall_ns: returns the virtual time that its RTC follows; None takes that of its turns.
 
     Attributes:
         machine: the machine.
@@ -131,9 +134,12 @@ class ImageNode:
         kept: bytes = b"",
         crashed: bool = False,
         tsc_at_zero: int = TSC_AT_ZERO,
+        wall_ns: Callable[[], int] | None = None,
     ) -> None:
         self._turn_limit = turn_limit
         self._tsc_at_zero = tsc_at_zero
+        self._now_ns = now_ns
+        self._wall_ns = wall_ns or (lambda: self._now_ns)
         self.facts = facts or NodeFacts()
         self.image = image or node_image()
         regions = [r for n in range(self.facts.slots) for r in workspace_regions(n)]
@@ -151,7 +157,9 @@ class ImageNode:
         self.live = LiveWorld(self.machine)
         self.serial = SerialPort()
         self.card = VirtioNet(self.machine, self.facts.mac, modern)
-        self.bus = Bus([self.serial, PciBus([self.card]), self.card], self._physical)
+        self.rtc = Rtc(lambda: UNIX_AT_ZERO * NS_PER_S + self._wall_ns())
+        devices: list[Device] = [self.serial, PciBus([self.card]), self.card, self.rtc]
+        self.bus = Bus(devices, self._physical)
         named = {region.name: region.buffer for region in self.machine.regions}
         self._states = [memoryview(named[f"state{n}"]) for n in range(self.facts.slots)]
         self.turns = 0
@@ -159,7 +167,6 @@ class ImageNode:
         self.turn_frames: list[bytes] = []
         self.turn_received: list[bytes] = []
         self.inbox: list[bytes] = []
-        self._now_ns = now_ns
         self._deadline = 0
         self._random = random.Random(seed)
         self.machine.environment = self.bus.connect(
@@ -274,7 +281,7 @@ class ImageNode:
         clock = self.g(CLOCK)
         clock.tsc_cycles_per_ms = CYCLES_PER_MS
         clock.boot_tsc = clock.unix_tsc = boot_tsc
-        clock.unix_time = UNIX_AT_ZERO + self._now_ns // NS_PER_S
+        clock.unix_time = UNIX_AT_ZERO + self._wall_ns() // NS_PER_S
         if kept:
             self._kept().buffer[:] = kept
         self.g(SURVIVAL).crashed = int(crashed)

@@ -23,6 +23,7 @@ T = TypeVar("T")
 SHORTEST_TURN_NS = NS_PER_US
 # Steps at one instant after which a world is declared stuck.
 STUCK_AFTER = 100_000
+MILLION = 1_000_000
 
 
 class NotReachedError(AssertionError):
@@ -49,16 +50,21 @@ class Node(Protocol):
 class Attachment:
     """A node, its port and its power switch.
 
-    The node's own clock is the world's plus `clock_offset_ns`, so a test can jump it.
+    The node's own clock is the world's plus `clock_offset_ns`, so a test can jump it, and gains or
+    loses `clock_ppm` against it.
     """
 
-    def __init__(self, world: World, node: Node, port: Port, name: str) -> None:
+    def __init__(
+        self, world: World, node: Node, port: Port, name: str, *, clock_ppm: int = 0
+    ) -> None:
         self.world = world
         self.node = node
         self.port = port
         self.name = name
         self.powered = True
         self.clock_offset_ns = 0
+        self.clock_ppm = clock_ppm
+        self.halted = False
         self.turns = 0
         self.after_turn: list[Callable[[Attachment], None]] = []
         self._wake_at: int | None = None
@@ -68,7 +74,7 @@ class Attachment:
 
     def wake(self, delay_ns: int = 0) -> None:
         """Give the node a turn after `delay_ns`, unless one is already due by then."""
-        if not self.powered:
+        if not self.powered or self.halted:
             return
         when_ns = self.world.now_ns + delay_ns
         if self._wake_at is not None and self._wake_at <= when_ns:
@@ -77,9 +83,13 @@ class Attachment:
         generation = self._generation
         self.world.events.at(when_ns, lambda: self._turn(when_ns, generation))
 
+    def node_ns(self, world_ns: int) -> int:
+        """Return what the node's clock shows at a virtual time."""
+        return world_ns + world_ns * self.clock_ppm // MILLION + self.clock_offset_ns
+
     def power_off(self) -> None:
         """Cut the power: no more turns, and the link goes down."""
-        self.powered = False
+        self.powered = self.halted = False
         self._wake_at = None
         self._generation += 1
         self.port.set_link(up=False)
@@ -97,6 +107,29 @@ class Attachment:
         self._wake_at = None
         self.wake()
 
+    def halt(self, duration_ns: int, *, clock_too: bool = False) -> None:
+        """Give the node no turns for a while, as when its processor is not scheduled.
+
+        Args:
+            duration_ns: virtual time.
+            clock_too: whether its clock stands still as well, as in a virtual machine that was
+                stopped; frames wait in its card all the same.
+        """
+        if not self.powered or self.halted:
+            return
+        self.halted = True
+        self._wake_at = None
+        generation = self._generation
+
+        def go_on() -> None:
+            if self.powered and generation == self._generation:
+                self.halted = False
+                if clock_too:
+                    self.clock_offset_ns -= duration_ns + duration_ns * self.clock_ppm // MILLION
+                self.wake()
+
+        self.world.events.after(duration_ns, go_on)
+
     def _receive(self, frame: bytes) -> None:
         if self.powered:
             self.node.deliver(frame)
@@ -107,14 +140,16 @@ class Attachment:
             return
         self._wake_at = None
         self.turns += 1
-        node_now = when_ns + self.clock_offset_ns
+        node_now = self.node_ns(when_ns)
         for frame in self.node.step(node_now):
             self.port.send(frame)
         for observe in self.after_turn:
             observe(self)
         deadline = self.node.next_deadline(node_now)
         if deadline is not None:
-            self.wake(max(deadline - node_now, SHORTEST_TURN_NS))
+            # Rounded up: a turn a nanosecond early would find nothing due.
+            wait_ns = -(-(deadline - node_now) * MILLION // (MILLION + self.clock_ppm))
+            self.wake(max(wait_ns, SHORTEST_TURN_NS))
 
 
 class World:
@@ -138,6 +173,8 @@ class World:
             "link-down": lambda name: self.port(name).set_link(up=False),
             "power-off": lambda name: self.attachment(name).power_off(),
             "jump-clock": self._jump_clock,
+            "halt": partial(self._halt, clock_too=False),
+            "freeze": partial(self._halt, clock_too=True),
         }
         self._attachments: dict[str, Attachment] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -152,9 +189,21 @@ class World:
         name, milliseconds = argument.split()
         self.attachment(name).jump_clock(int(milliseconds) * NS_PER_MS)
 
-    def attach(self, node: Node, port: Port, name: str = "") -> Attachment:
-        """Put a node under test on a port; it gets its first turn at once."""
-        attachment = Attachment(self, node, port, name or port.name)
+    def _halt(self, argument: str, *, clock_too: bool) -> None:
+        """Carry out `halt NODE MILLISECONDS`, or `freeze`, which stops the clock as well."""
+        name, milliseconds = argument.split()
+        self.attachment(name).halt(int(milliseconds) * NS_PER_MS, clock_too=clock_too)
+
+    def attach(self, node: Node, port: Port, name: str = "", *, clock_ppm: int = 0) -> Attachment:
+        """Put a node under test on a port; it gets its first turn at once.
+
+        Args:
+            node: the node.
+            port: where its cable is.
+            name: for plans; empty means that of the port.
+            clock_ppm: how much faster than the world's its clock runs, in millionths.
+        """
+        attachment = Attachment(self, node, port, name or port.name, clock_ppm=clock_ppm)
         self._attachments[attachment.name] = attachment
         return attachment
 

@@ -161,6 +161,50 @@ def test_plan_events_pull_cables_and_call_registered_actions():
 def test_an_unknown_action_lists_the_known_ones():
     world = World(1)
     with pytest.raises(
-        LookupError, match="no action is called 'explode'; known: jump-clock, link-down"
+        LookupError, match="no action is called 'explode'; known: freeze, halt, jump-clock"
     ):
         world.schedule(FaultPlan.parse("at 5ms explode"))
+
+
+def one_node(ppm: int = 0) -> tuple[World, Ticker]:
+    world = World(1)
+    node = Ticker(NS_PER_MS)
+    world.attach(node, Segment(world).port("one"), clock_ppm=ppm)
+    return world, node
+
+
+@pytest.mark.parametrize("ppm", [-9_999, -1, 1, 10_000])
+def test_a_clock_may_run_fast_or_slow(ppm):
+    world, node = one_node(ppm)
+    world.run_until(NS_PER_S)
+    assert node.turns[-1] == pytest.approx(NS_PER_S * (1 + ppm / 1e6), abs=NS_PER_MS)
+    # It is woken when its own clock says so, not before.
+    assert [turn // NS_PER_MS for turn in node.turns] == list(range(len(node.turns)))
+
+
+def test_a_node_that_is_halted_wakes_late():
+    world, node = one_node()
+    world.schedule(FaultPlan.parse("at 10ms halt one 500"))
+    world.run_until(600 * NS_PER_MS)
+    late = [turn for turn in node.turns if 10 * NS_PER_MS < turn < 510 * NS_PER_MS]
+    assert late == []
+    assert 510 * NS_PER_MS in node.turns
+
+
+def test_a_clock_that_stood_still_knows_nothing_of_it():
+    world, node = one_node()
+    world.schedule(FaultPlan.parse("at 10ms freeze one 500; at 20ms freeze one 7"))
+    world.run_until(600 * NS_PER_MS)
+    assert [turn // NS_PER_MS for turn in node.turns] == list(range(len(node.turns)))
+    assert node.turns[-1] == pytest.approx(100 * NS_PER_MS, rel=0.01)
+
+
+def test_power_ends_a_halt():
+    world, _node = one_node()
+    world.schedule(FaultPlan.parse("at 10ms halt one 500"))
+    world.run_until(20 * NS_PER_MS)
+    world.attachment("one").power_off()
+    fresh = Ticker(NS_PER_MS)
+    world.attachment("one").power_on(fresh)
+    world.run_until(30 * NS_PER_MS)
+    assert len(fresh.turns) == 11
