@@ -18,6 +18,6 @@ def refused() -> None:
 
 
 MESSAGE = (
-    "{here}: broken: lists the key in `secret`, which is neither input, output, read nor written; "
-    "remove it"
+    "{here}: broken: lists the key in `secret`, which is neither input, output, read nor written, "
+    "nor secret to what it calls; remove it"
 )

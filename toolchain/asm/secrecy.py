@@ -88,18 +88,19 @@ class Secrecy:
     def _check_list(self) -> None:
         routine, c = self._flow.routine, self._flow.routine.contract
         carried = [*(i.reg for i in c.inputs), *(o.reg for o in c.outputs)]
+        # What it only hands on is touched by those that it calls or leaves to.
+        touched = [*c.reads, *c.writes, *(ref for t in c.calls for ref in t.contract.secret)]
         for item in self._secret:
             used = (
                 item in carried
                 if isinstance(item, Reg)
-                else any(
-                    is_listed(ref, (item,)) or is_listed(item, (ref,)) for ref in c.reads + c.writes
-                )
+                else any(is_listed(ref, (item,)) or is_listed(item, (ref,)) for ref in touched)
             )
             if not used:
                 raise self._flow.error(
                     None,
-                    f"lists {item!r} in `secret`, which is neither input, output, read nor written",
+                    f"lists {item!r} in `secret`, which is neither input, output, read nor "
+                    "written, nor secret to what it calls",
                     "remove it",
                 )
         for target in (*c.calls, *c.indirect()):

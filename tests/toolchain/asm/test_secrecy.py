@@ -181,3 +181,20 @@ def test_a_copy_may_not_be_as_long_as_a_secret():
 
     with pytest.raises(AsmError, match="depends on a secret in rcx"):
         made(body, clobbers=[RSI, RDI]).lines()
+
+
+def test_a_routine_may_list_what_it_only_hands_on():
+    keeper = made(lambda a: a.mov(RBX, RAX))
+
+    def generated(a: Asm, key: Reg64, result: Reg64) -> None:
+        """Leave to who keeps it."""
+        a.jmp(keeper)
+
+    handing = routine(
+        inputs=keeper.contract.inputs,
+        clobbers=keeper.contract.clobbers,
+        calls=[keeper],
+        secret=[KEY, OUT],
+        source="none",
+    )(generated)
+    assert len(handing.lines()) == 1
