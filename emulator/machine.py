@@ -17,6 +17,7 @@ import unicorn.x86_const as ux
 from unicorn.unicorn_py3.unicorn import uclib
 
 from emulator.environment import Environment
+from emulator.sha_extensions import add_sha_extensions
 from toolchain.link.reader import reloaded
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class Machine:
         self._fault = ""
         self._error: Exception | None = None
         self.ran_freely = False
+        add_sha_extensions(self.engine)
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
         self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT)

@@ -17,6 +17,7 @@ from emulator import native
 from emulator.compare import FLAG_BITS
 from emulator.machine import GPR, PAGE
 from emulator.mismatch import Mismatch
+from emulator.sha_extensions import INSTRUCTIONS, MISSING, processor_has_them
 from toolchain.asm.registers import Flag
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _marks(image: Image) -> tuple[dict[int, str], set[int]]:
         for ins in native.refused_instructions(code, placed.address):
             refused[ins.ip] = f"{ins} at {placed.name}+{ins.ip - placed.address:#x}"
         for ins in ix.Decoder(64, code, ip=placed.address):
+            if ins.code in INSTRUCTIONS and not processor_has_them():
+                refused[ins.ip] = f"{ins} at {placed.name}: {MISSING}"
             if ins.segment_prefix == ix.Register.GS:
                 based.add(ins.ip)
     _MARKS[id(image)] = image, refused, based

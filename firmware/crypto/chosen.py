@@ -8,8 +8,12 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
 from firmware.crypto.aes_gcm_soft import aes_gcm_key_soft, aes_gcm_open_soft, aes_gcm_seal_soft
 from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
+from firmware.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
+from firmware.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2
+from firmware.crypto.sha256_shani import sha256_blocks_shani
 from firmware.crypto.x25519 import x25519_adx, x25519_base
 from firmware.layouts.aead import AesGcm
+from firmware.layouts.crypto import BUFFER_IN, Hash
 from firmware.layouts.variants import VARIANTS, Variant, Variants
 from toolchain.asm import Asm, E, Mem32, Reg32, Reg64, routine
 
@@ -19,12 +23,47 @@ if TYPE_CHECKING:
 _SOURCE = "firmware/docs/tls.md#variants"
 
 
-def leave_to(a: Asm, chosen: Mem32[Variant], fast: Routine, base: Routine) -> None:
+def leave_to(
+    a: Asm, chosen: Mem32[Variant], fast: Routine, base: Routine, medium: Routine | None = None
+) -> None:
     """Leave to the variant that a field of `Variants` says."""
     a.cmp(chosen, Variant.FAST)
     with a.if_(E):
         a.jmp(fast)
+    if medium is not None:
+        a.cmp(chosen, Variant.MEDIUM)
+        with a.if_(E):
+            a.jmp(medium)
     a.jmp(base)
+
+
+@routine(
+    inputs=sha256_blocks_base.contract.inputs,
+    outputs=sha256_blocks_base.contract.outputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.sha256],
+    calls=[sha256_blocks_shani, sha256_blocks_bmi2, sha256_blocks_base],
+    secret=[Hash.state, BUFFER_IN],
+    source=_SOURCE,
+)
+def sha256_blocks(a: Asm, work: Hash, blocks: Reg64, count: Reg32) -> None:
+    """Mix whole blocks into the state of a SHA-256."""
+    chosen = VARIANTS.it.sha256
+    leave_to(a, chosen, sha256_blocks_shani, sha256_blocks_base, sha256_blocks_bmi2)
+
+
+@routine(
+    inputs=sha512_blocks_base.contract.inputs,
+    outputs=sha512_blocks_base.contract.outputs,
+    clobbers=CALLER_SAVED,
+    reads=[Variants.sha512],
+    calls=[sha512_blocks_bmi2, sha512_blocks_base],
+    secret=[Hash.state, BUFFER_IN],
+    source=_SOURCE,
+)
+def sha512_blocks(a: Asm, work: Hash, blocks: Reg64, count: Reg32) -> None:
+    """Mix whole blocks into the state of a SHA-384 or SHA-512."""
+    leave_to(a, VARIANTS.it.sha512, sha512_blocks_bmi2, sha512_blocks_base)
 
 
 @routine(

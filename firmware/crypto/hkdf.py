@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from firmware.abi import CALLER_SAVED
 from firmware.crypto.hmac import (
     hmac_sha256_finish,
     hmac_sha256_start,
@@ -30,7 +31,6 @@ from toolchain.asm import (
     NZ,
     R8,
     R8D,
-    R9,
     R9B,
     R9D,
     R10,
@@ -40,10 +40,8 @@ from toolchain.asm import (
     R13D,
     R14,
     R14D,
-    RAX,
     RBP,
     RBX,
-    RCX,
     RDI,
     RDX,
     RSI,
@@ -59,7 +57,6 @@ from toolchain.asm import (
 if TYPE_CHECKING:
     from toolchain.asm import Routine
 
-CLOBBERS = (RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11)
 EXTRACT = (
     In(RSI, int, "the salt"),
     In(ECX, int, "its bytes; any number"),
@@ -201,7 +198,7 @@ def _expand_label(a: Asm, expand: Routine) -> None:
 
 @routine(
     inputs=EXTRACT,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     calls=SHA256.calls,
     saves=[RBX, RBP, R13],
     source="RFC 5869 2.2",
@@ -215,7 +212,7 @@ def hkdf_sha256_extract(
 
 @routine(
     inputs=EXPAND,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[Hkdf.counter],
     writes=[Hkdf.counter, Hkdf.block, BUFFER_OUT],
     calls=SHA256.calls,
@@ -232,7 +229,7 @@ def hkdf_sha256_expand(
 
 @routine(
     inputs=EXPAND_LABEL,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[BUFFER_IN],
     writes=[Hkdf.info],
     calls=[hkdf_sha256_expand],
@@ -247,7 +244,7 @@ def hkdf_sha256_expand_label(
 
 @routine(
     inputs=EXTRACT,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     calls=SHA384.calls,
     saves=[RBX, RBP, R13],
     source="RFC 5869 2.2",
@@ -261,7 +258,7 @@ def hkdf_sha384_extract(
 
 @routine(
     inputs=EXPAND,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[Hkdf.counter],
     writes=[Hkdf.counter, Hkdf.block, BUFFER_OUT],
     calls=SHA384.calls,
@@ -278,7 +275,7 @@ def hkdf_sha384_expand(
 
 @routine(
     inputs=EXPAND_LABEL,
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[BUFFER_IN],
     writes=[Hkdf.info],
     calls=[hkdf_sha384_expand],

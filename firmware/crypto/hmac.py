@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from firmware.abi import CALLER_SAVED
 from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from firmware.crypto.sha512 import sha384_finish, sha384_start, sha512_update
 from firmware.layouts.crypto import (
@@ -26,10 +27,6 @@ from toolchain.asm import (
     EBP,
     EBX,
     ECX,
-    R8,
-    R9,
-    R10,
-    R11,
     R12,
     R13,
     RAX,
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from toolchain.asm import Routine
 
 INNER_PAD, OUTER_PAD = 0x3636_3636_3636_3636, 0x5C5C_5C5C_5C5C_5C5C
-CLOBBERS = (RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11)
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ def _finish(a: Asm, kind: Keyed) -> None:
 
 @routine(
     inputs=[In(RSI, int, "the key"), In(ECX, int, "its bytes; any number")],
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[BUFFER_IN],
     writes=[Hmac.pad],
     calls=SHA256.calls,
@@ -156,7 +152,7 @@ def hmac_sha256_start(a: Asm, key: Reg64, length: Reg32) -> None:
 
 @routine(
     inputs=[In(RDI, int, "where the 32 bytes of the tag go")],
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     writes=[Hmac.pad, Hmac.inner],
     calls=SHA256.calls,
     saves=[R12],
@@ -170,7 +166,7 @@ def hmac_sha256_finish(a: Asm, tag: Reg64) -> None:
 
 @routine(
     inputs=[In(RSI, int, "the key"), In(ECX, int, "its bytes; any number")],
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     reads=[BUFFER_IN],
     writes=[Hmac.pad],
     calls=SHA384.calls,
@@ -185,7 +181,7 @@ def hmac_sha384_start(a: Asm, key: Reg64, length: Reg32) -> None:
 
 @routine(
     inputs=[In(RDI, int, "where the 48 bytes of the tag go")],
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     writes=[Hmac.pad, Hmac.inner],
     calls=SHA384.calls,
     saves=[R12],
@@ -204,7 +200,7 @@ def hmac_sha384_finish(a: Asm, tag: Reg64) -> None:
         In(ECX, int, "its bytes"),
         In(RDI, int, "where the 32 bytes of the tag go"),
     ],
-    clobbers=CLOBBERS,
+    clobbers=CALLER_SAVED,
     calls=[hmac_sha256_start, sha256_update, hmac_sha256_finish],
     saves=[RBX, RBP, R13],
     source="RFC 2104 2",

@@ -19,9 +19,17 @@ from firmware.crypto.ecdsa import (
 from firmware.crypto.p256 import p256_agree_adx, p256_agree_base
 from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
 from firmware.crypto.rsa_encodings import FUNCTIONS, RSA_PKCS1
+from firmware.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
+from firmware.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2
+from firmware.crypto.sha256 import sha256_start
+from firmware.crypto.sha256_shani import sha256_blocks_shani
+from firmware.crypto.sha512 import sha512_start
 from firmware.crypto.x25519 import x25519_adx, x25519_base
 from firmware.layouts.crypto import HASH, SHA256_DIGEST_BYTES, SHA384_DIGEST_BYTES
 from firmware.layouts.known_answers import (
+    HASHED_SHA256,
+    HASHED_SHA512,
+    KNOWN_BLOCKS,
     KNOWN_P256,
     KNOWN_P256_SCALAR,
     KNOWN_P256_SHARE,
@@ -38,6 +46,7 @@ from firmware.layouts.known_answers import (
     SEALED_CHACHA,
     SIGNED_P256,
     SIGNED_P384,
+    Hashed,
     KnownWork,
     Sealed,
 )
@@ -94,6 +103,29 @@ def _compare(a: Asm, found: Mem8[int], wanted: Data) -> None:
 def _verdict(a: Asm) -> None:
     a.neg(_WRONG)  # CF = 1 unless it was zero
     a.ret()
+
+
+def _hash(name: str, start: Routine, blocks: Routine, answer: Hashed) -> Routine:
+    def body(a: Asm) -> None:
+        """Mix two known blocks into the initial state."""
+        a.xor(_WRONG, _WRONG)
+        a.lea(RDI, HASH.it.state.address)
+        a.call(start)
+        a.lea(RDI, HASH.it.state.address)
+        a.lea(RSI, answer.blocks.address)
+        a.mov(ECX, KNOWN_BLOCKS)
+        a.call(blocks)
+        _compare(a, HASH.it.state.address, answer.state)
+        _verdict(a)
+
+    body.__name__ = f"known_{name}"
+    return routine(
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        calls=[start, blocks],
+        saves=[RBX],
+        source="FIPS 180-4; NIST's example values of SHA-256 and SHA-512",
+    )(body)
 
 
 def _cipher(
@@ -256,6 +288,15 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
 
 
 KNOWN: dict[Family, dict[Variant, Routine]] = {
+    Family.SHA256: {
+        Variant.FAST: _hash("sha256_shani", sha256_start, sha256_blocks_shani, HASHED_SHA256),
+        Variant.MEDIUM: _hash("sha256_bmi2", sha256_start, sha256_blocks_bmi2, HASHED_SHA256),
+        Variant.BASE: _hash("sha256_base", sha256_start, sha256_blocks_base, HASHED_SHA256),
+    },
+    Family.SHA512: {
+        Variant.FAST: _hash("sha512_bmi2", sha512_start, sha512_blocks_bmi2, HASHED_SHA512),
+        Variant.BASE: _hash("sha512_base", sha512_start, sha512_blocks_base, HASHED_SHA512),
+    },
     Family.AES_GCM: {
         Variant.FAST: _cipher(
             "aes_gcm_aesni", aes_gcm_key_aesni, aes_gcm_seal_aesni, aes_gcm_open_aesni, SEALED_AES

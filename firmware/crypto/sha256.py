@@ -1,10 +1,9 @@
 """SHA-256 (FIPS 180-4) of messages that come in parts."""
 
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.chosen import sha256_blocks
 from firmware.crypto.sha2 import (
-    CLOBBERS,
-    SAVES,
     SHA256,
-    emit_blocks,
     emit_finish,
     emit_start,
     emit_update,
@@ -12,32 +11,11 @@ from firmware.crypto.sha2 import (
 from firmware.layouts.crypto import (
     BUFFER_IN,
     BUFFER_OUT,
-    SHA256_CONSTANTS,
     SHA256_DIGEST_BYTES,
     SHA256_INITIAL,
     Hash,
 )
-from toolchain.asm import ECX, R12, RAX, RBP, RBX, RDI, RSI, Asm, In, Out, Reg32, Reg64, routine
-
-
-@routine(
-    inputs=[
-        In(RDI, Hash, "the hash"),
-        In(RSI, int, "the blocks; 64 bytes each"),
-        In(ECX, int, "how many; at least one"),
-    ],
-    outputs=[Out(RSI, "the first byte behind them")],
-    clobbers=CLOBBERS,
-    reads=[Hash.state, SHA256_CONSTANTS, BUFFER_IN],
-    writes=[Hash.state],
-    saves=SAVES,
-    stack=SHA256.locals,
-    secret=[Hash.state, BUFFER_IN],
-    source="FIPS 180-4 6.2.2",
-)
-def sha256_blocks(a: Asm, work: Hash, blocks: Reg64, count: Reg32) -> None:
-    """Mix whole blocks into the state."""
-    emit_blocks(a, SHA256)
+from toolchain.asm import ECX, R12, RAX, RBP, RBX, RDI, RSI, Asm, In, Reg32, Reg64, routine
 
 
 @routine(
@@ -57,7 +35,7 @@ def sha256_start(a: Asm, work: Hash) -> None:
         In(RSI, int, "what comes next in the message"),
         In(ECX, int, "its bytes; all parts together are fewer than 2^61"),
     ],
-    clobbers=[*CLOBBERS, RSI, RDI],
+    clobbers=CALLER_SAVED,
     reads=[Hash.length, BUFFER_IN],
     writes=[Hash.length, Hash.block],
     calls=[sha256_blocks],
@@ -75,7 +53,7 @@ def sha256_update(a: Asm, work: Hash, message: Reg64, length: Reg32) -> None:
         In(RDI, Hash, "the hash"),
         In(RSI, int, "where the 32 bytes of the digest go"),
     ],
-    clobbers=[*CLOBBERS, RSI, RDI],
+    clobbers=CALLER_SAVED,
     reads=[Hash.state, Hash.length],
     writes=[Hash, BUFFER_OUT],
     calls=[sha256_blocks],

@@ -1,10 +1,9 @@
 """SHA-384 and SHA-512 (FIPS 180-4) of messages that come in parts."""
 
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.chosen import sha512_blocks
 from firmware.crypto.sha2 import (
-    CLOBBERS,
-    SAVES,
     SHA512,
-    emit_blocks,
     emit_finish,
     emit_start,
     emit_update,
@@ -14,32 +13,11 @@ from firmware.layouts.crypto import (
     BUFFER_OUT,
     SHA384_DIGEST_BYTES,
     SHA384_INITIAL,
-    SHA512_CONSTANTS,
     SHA512_DIGEST_BYTES,
     SHA512_INITIAL,
     Hash,
 )
-from toolchain.asm import ECX, R12, RAX, RBP, RBX, RDI, RSI, Asm, In, Out, Reg32, Reg64, routine
-
-
-@routine(
-    inputs=[
-        In(RDI, Hash, "the hash"),
-        In(RSI, int, "the blocks; 128 bytes each"),
-        In(ECX, int, "how many; at least one"),
-    ],
-    outputs=[Out(RSI, "the first byte behind them")],
-    clobbers=CLOBBERS,
-    reads=[Hash.state, SHA512_CONSTANTS, BUFFER_IN],
-    writes=[Hash.state],
-    saves=SAVES,
-    stack=SHA512.locals,
-    secret=[Hash.state, BUFFER_IN],
-    source="FIPS 180-4 6.4.2",
-)
-def sha512_blocks(a: Asm, work: Hash, blocks: Reg64, count: Reg32) -> None:
-    """Mix whole blocks into the state."""
-    emit_blocks(a, SHA512)
+from toolchain.asm import ECX, R12, RAX, RBP, RBX, RDI, RSI, Asm, In, Reg32, Reg64, routine
 
 
 @routine(
@@ -70,7 +48,7 @@ def sha512_start(a: Asm, work: Hash) -> None:
         In(RSI, int, "what comes next in the message"),
         In(ECX, int, "its bytes; all parts together are fewer than 2^61"),
     ],
-    clobbers=[*CLOBBERS, RSI, RDI],
+    clobbers=CALLER_SAVED,
     reads=[Hash.length, BUFFER_IN],
     writes=[Hash.length, Hash.block],
     calls=[sha512_blocks],
@@ -88,7 +66,7 @@ def sha512_update(a: Asm, work: Hash, message: Reg64, length: Reg32) -> None:
         In(RDI, Hash, "the hash"),
         In(RSI, int, "where the 48 bytes of the digest go"),
     ],
-    clobbers=[*CLOBBERS, RSI, RDI],
+    clobbers=CALLER_SAVED,
     reads=[Hash.state, Hash.length],
     writes=[Hash, BUFFER_OUT],
     calls=[sha512_blocks],
@@ -106,7 +84,7 @@ def sha384_finish(a: Asm, work: Hash, digest: Reg64) -> None:
         In(RDI, Hash, "the hash"),
         In(RSI, int, "where the 64 bytes of the digest go"),
     ],
-    clobbers=[*CLOBBERS, RSI, RDI],
+    clobbers=CALLER_SAVED,
     reads=[Hash.state, Hash.length],
     writes=[Hash, BUFFER_OUT],
     calls=[sha512_blocks],

@@ -94,6 +94,12 @@ SHA256_CONSTANTS = constant(
     "the round constants of SHA-256",
     align=64,
 )
+SHA256_SWAP = constant(
+    "sha256_swap",
+    bytes(4 * (n // 4) + 3 - n % 4 for n in range(16)),
+    "for PSHUFB: the bytes of each of four words the other way round",
+    align=16,
+)
 SHA512_CONSTANTS = constant(
     "sha512_constants",
     b"".join(word.to_bytes(8, "little") for word in SHA512_K),

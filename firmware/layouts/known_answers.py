@@ -23,6 +23,50 @@ def _known(name: str, hexadecimal: str, doc: str) -> Data:
 
 
 @dataclass(frozen=True)
+class Hashed:
+    """What the compression of a hash makes of two blocks, beginning with its initial state.
+
+    Attributes:
+        blocks: The message of two blocks, padded.
+        state: The state afterwards: the words of the digest, host order.
+    """
+
+    blocks: Data
+    state: Data
+
+
+def _hashed(name: str, word: int, message: str, digest: str, doc: str) -> Hashed:
+    text, block = message.encode(), 16 * word
+    end = (8 * len(text)).to_bytes(2 * word, "big")
+    padded = text + b"\x80" + bytes(2 * block - len(text) - 1 - len(end)) + end
+    words = bytes.fromhex(digest)
+    state = b"".join(words[n : n + word][::-1] for n in range(0, len(words), word))
+    return Hashed(
+        constant(f"known_{name}_blocks", padded, doc), constant(f"known_{name}_state", state, doc)
+    )
+
+
+HASHED_SHA256 = _hashed(
+    "sha256",
+    4,
+    "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+    "of SHA-256, the two-block message among NIST's examples for FIPS 180-4",
+)
+HASHED_SHA512 = _hashed(
+    "sha512",
+    8,
+    "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmn"
+    "hijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
+    "8e959b75dae313da8cf4f72814fc143f8f7779c6eb9f7fa17299aeadb6889018"
+    "501d289e4900f7e4331b99dec4b5433ac7d329eeb6dd26545e96e55b874be909",
+    "of SHA-512, the two-block message among NIST's examples for FIPS 180-4",
+)
+KNOWN_BLOCKS = 2
+"""Blocks of each message."""
+
+
+@dataclass(frozen=True)
 class Sealed:
     """What an authenticated cipher makes of a text.
 

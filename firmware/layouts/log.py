@@ -82,8 +82,11 @@ BOOT_READY = code("boot.ready", Level.INFO, free_pages=DEC, shards=DEC, watchdog
 BOOT_NO_CONFIG = code("boot.no_config", Level.ERROR, magic=HEX)
 BOOT_NO_MEMORY = code("boot.no_memory", Level.ERROR, free_pages=DEC)
 CPU_SHARD_FAULT = code("cpu.shard_fault", Level.ERROR, vector=DEC, rip=HEX, address=HEX, error=HEX)
-CRYPTO_VARIANT_WRONG = code("crypto.variantWrong", Level.WARN, family=names(Family))
+CRYPTO_VARIANT_WRONG = code(
+    "crypto.variantWrong", Level.WARN, family=names(Family), variant=names(Variant)
+)
 CRYPTO_BROKEN = code("crypto.broken", Level.ERROR, family=names(Family))
+CRYPTO_HASHES = code("crypto.hashes", Level.INFO, sha256=names(Variant), sha512=names(Variant))
 CRYPTO_CHOSEN = code(
     "crypto.chosen",
     Level.INFO,

@@ -22,6 +22,7 @@ from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from firmware.crypto.sha512 import sha384_finish, sha384_start, sha512_update
 from firmware.layouts.aead import AEAD_TAG_BYTES, AesGcm
 from firmware.layouts.crypto import Hash
+from firmware.layouts.variants import VARIANTS, Variant, Variants
 from tests.support.openssl import OpenSsl
 from tests.support.stopwatch import Stopwatch
 
@@ -30,9 +31,14 @@ SIZES = (64, 256, 1024, 1400, 16384)
 HEADER_BYTES = 5
 GET_TAG, SET_TAG = 0x10, 0x11
 """EVP_CTRL_AEAD_GET_TAG and EVP_CTRL_AEAD_SET_TAG of OpenSSL's evp.h."""
+_SHA256 = (Variants.sha256, b"SHA256", sha256_start, sha256_update, sha256_finish)
+_SHA384 = (Variants.sha512, b"SHA384", sha384_start, sha512_update, sha384_finish)
 HASHES = {
-    "SHA-256": (b"SHA256", sha256_start, sha256_update, sha256_finish),
-    "SHA-384": (b"SHA384", sha384_start, sha512_update, sha384_finish),
+    "SHA-256": (Variant.FAST, *_SHA256),
+    "SHA-256 without SHA-NI": (Variant.MEDIUM, *_SHA256),
+    "SHA-256 without BMI2": (Variant.BASE, *_SHA256),
+    "SHA-384": (Variant.FAST, *_SHA384),
+    "SHA-384 without BMI2": (Variant.BASE, *_SHA384),
 }
 GCM = (aes_gcm_key_aesni, aes_gcm_seal_aesni, aes_gcm_open_aesni)
 SOFT = (aes_gcm_key_soft, aes_gcm_seal_soft, aes_gcm_open_soft)
@@ -44,7 +50,7 @@ CIPHERS = {
     "AES-128-GCM without AES-NI": (b"AES-128-GCM", 16, SOFT),
 }
 ROUTINES = (
-    *(routine for row in HASHES.values() for routine in row[1:]),
+    *dict.fromkeys(routine for row in HASHES.values() for routine in row[3:]),
     *(routine for kind in (GCM, SOFT, CHACHA) for routine in kind),
     hkdf_sha256_expand_label,
     hkdf_sha384_expand_label,
@@ -62,6 +68,12 @@ def watch():
     return Stopwatch(*ROUTINES)
 
 
+def choose(watch, field, variant):
+    """Let a family use a variant, as boot does."""
+    at = watch.image.address(VARIANTS) + field.offset
+    watch.write(at, variant.to_bytes(field.size, "little"))
+
+
 def shown(ours, theirs, size):
     return (
         f"{ours:,.0f} cycles ({ours / size:.2f} a byte), {theirs:,.0f}: ratio {ours / theirs:.2f}"
@@ -70,7 +82,8 @@ def shown(ours, theirs, size):
 
 @pytest.mark.parametrize("name", HASHES)
 def test_hash_cycles(figure, watch, ssl, name):
-    algorithm, start, update, finish = HASHES[name]
+    variant, field, algorithm, start, update, finish = HASHES[name]
+    choose(watch, field, variant)
     work, message, out = watch.buffer(Hash.SIZE), watch.buffer(SIZES[-1]), watch.buffer(64)
     digest = ssl.call("EVP_MD_fetch", None, algorithm, None)
     context = ssl.call("EVP_MD_CTX_new")
@@ -151,6 +164,8 @@ def test_interface_of_openssl(figure, watch, ssl):
 )
 def test_label_cycles(figure, watch, name, expand_label, size):
     """Derive one secret from another, with a transcript's hash as its context."""
+    for field in (Variants.sha256, Variants.sha512):
+        choose(watch, field, Variant.FAST)
     secret, label = watch.buffer(64), watch.buffer(b"\x12tls13 c hs traffic")
     out = watch.buffer(64)
     cycles = watch.cycles(watch.step(expand_label, out, secret, label, size, out, size))

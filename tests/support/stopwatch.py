@@ -173,6 +173,10 @@ class Stopwatch:
             ctypes.memmove(address, contents, size)
         return address
 
+    def write(self, address: int, contents: bytes) -> None:
+        """Set bytes of the image's variables, or of a buffer."""
+        ctypes.memmove(address, contents, len(contents))
+
     def step(self, what: Routine | int, *arguments: int) -> Step:
         """Return one call of a routine of ours, or of a function at an address."""
         address = what if isinstance(what, int) else self.image.address(what)

@@ -16,3 +16,4 @@ def choose(lab: Lab, variant: Variant) -> None:
     chosen = lab.g(VARIANTS)
     chosen.usable = 1
     chosen.aes_gcm = chosen.x25519 = chosen.p256 = chosen.signatures = variant
+    chosen.sha256 = chosen.sha512 = variant

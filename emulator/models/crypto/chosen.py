@@ -12,9 +12,14 @@ from emulator.models.crypto.aes_gcm_soft import (
     aes_gcm_seal_soft,
 )
 from emulator.models.crypto.p256 import P256_MODELS
+from emulator.models.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
+from emulator.models.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2
+from emulator.models.crypto.sha256_shani import sha256_blocks_shani
 from emulator.models.crypto.x25519 import MODELS_X25519
 from firmware.layouts.field import Level
-from firmware.layouts.variants import VARIANTS
+from firmware.layouts.variants import VARIANTS, Variant
+
+_SHA256 = {Variant.FAST: sha256_blocks_shani, Variant.MEDIUM: sha256_blocks_bmi2}
 
 
 def is_fast(w: World, family: str) -> bool:
@@ -25,6 +30,20 @@ def is_fast(w: World, family: str) -> bool:
 def level_of(w: World, family: str) -> Level:
     """Return the level of a family whose variants are of field arithmetic."""
     return Level.ADX if is_fast(w, family) else Level.BASE
+
+
+@model
+def sha256_blocks(w: World, work: int, blocks: int, count: int) -> int:
+    """FIPS 180-4 6.2.2."""
+    mix = _SHA256.get(w.g(VARIANTS).sha256, sha256_blocks_base)
+    return int(mix(w, work, blocks, count))
+
+
+@model
+def sha512_blocks(w: World, work: int, blocks: int, count: int) -> int:
+    """FIPS 180-4 6.4.2."""
+    mix = sha512_blocks_bmi2 if is_fast(w, "sha512") else sha512_blocks_base
+    return int(mix(w, work, blocks, count))
 
 
 @model

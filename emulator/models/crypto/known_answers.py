@@ -23,13 +23,23 @@ from emulator.models.crypto.ecdsa import ECDSA_MODELS
 from emulator.models.crypto.p256 import P256_MODELS
 from emulator.models.crypto.rsa import RECOVER_MODELS
 from emulator.models.crypto.rsa_encodings import PKCS1_MODELS
+from emulator.models.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
+from emulator.models.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2
 from emulator.models.crypto.sha256 import sha256_finish, sha256_start, sha256_update
-from emulator.models.crypto.sha512 import sha384_finish, sha384_start, sha512_update
+from emulator.models.crypto.sha256_shani import sha256_blocks_shani
+from emulator.models.crypto.sha512 import (
+    sha384_finish,
+    sha384_start,
+    sha512_start,
+    sha512_update,
+)
 from emulator.models.crypto.variants import variant
 from emulator.models.crypto.x25519 import MODELS_X25519
 from firmware.layouts.crypto import HASH
 from firmware.layouts.field import Level
 from firmware.layouts.known_answers import (
+    HASHED_SHA256,
+    HASHED_SHA512,
     KNOWN_P256,
     KNOWN_P256_SCALAR,
     KNOWN_P256_SHARE,
@@ -45,6 +55,7 @@ from firmware.layouts.known_answers import (
     SEALED_CHACHA,
     SIGNED_P256,
     SIGNED_P384,
+    Hashed,
     Sealed,
 )
 from firmware.layouts.rsa import RSA
@@ -59,6 +70,19 @@ if TYPE_CHECKING:
 def _flip(w: World, at: int) -> None:
     """Change the lowest bit of a byte."""
     w.write(at, bytes([w.u8(at) ^ 1]))
+
+
+def _hash(
+    name: str, start: Callable[..., None], blocks: Callable[..., int], answer: Hashed
+) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """Return 1 unless both blocks leave the words of the digest."""
+        work, size = w.address(HASH), answer.state.size
+        start(w, work)
+        blocks(w, work, w.address(answer.blocks), 2)
+        return int(w.read(work, size) != w.read(w.address(answer.state), size))
+
+    return variant(f"known_{name}", known)
 
 
 def _cipher(
@@ -146,6 +170,15 @@ def _levels(of: Callable[[Level], Callable[..., int]]) -> dict[Variant, Callable
 
 
 KNOWN_MODELS: dict[Family, dict[Variant, Callable[..., int]]] = {
+    Family.SHA256: {
+        Variant.FAST: _hash("sha256_shani", sha256_start, sha256_blocks_shani, HASHED_SHA256),
+        Variant.MEDIUM: _hash("sha256_bmi2", sha256_start, sha256_blocks_bmi2, HASHED_SHA256),
+        Variant.BASE: _hash("sha256_base", sha256_start, sha256_blocks_base, HASHED_SHA256),
+    },
+    Family.SHA512: {
+        Variant.FAST: _hash("sha512_bmi2", sha512_start, sha512_blocks_bmi2, HASHED_SHA512),
+        Variant.BASE: _hash("sha512_base", sha512_start, sha512_blocks_base, HASHED_SHA512),
+    },
     Family.AES_GCM: {
         Variant.FAST: _cipher(
             "aes_gcm_aesni", aes_gcm_key_aesni, aes_gcm_seal_aesni, aes_gcm_open_aesni, SEALED_AES

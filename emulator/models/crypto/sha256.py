@@ -2,14 +2,9 @@
 
 from emulator.effects import World, model
 from emulator.models.crypto import sha2
+from emulator.models.crypto.chosen import sha256_blocks
 from emulator.models.crypto.sha2 import SHORT
 from firmware.layouts.crypto import SHA256_INITIAL
-
-
-@model
-def sha256_blocks(w: World, work: int, blocks: int, count: int) -> int:
-    """Mix blocks into the eight words."""
-    return sha2.blocks(w, work, blocks, count, SHORT)
 
 
 @model

@@ -2,14 +2,9 @@
 
 from emulator.effects import World, model
 from emulator.models.crypto import sha2
+from emulator.models.crypto.chosen import sha512_blocks
 from emulator.models.crypto.sha2 import LONG
 from firmware.layouts.crypto import SHA384_INITIAL, SHA512_INITIAL
-
-
-@model
-def sha512_blocks(w: World, work: int, blocks: int, count: int) -> int:
-    """Mix blocks into the eight words."""
-    return sha2.blocks(w, work, blocks, count, LONG)
 
 
 @model

@@ -8,7 +8,15 @@ import pytest
 from emulator.environment import Environment
 from emulator.models.crypto.known_answers import KNOWN_MODELS
 from emulator.models.crypto.variants import variant
-from firmware.crypto.begin import AES_BITS, FAMILIES, FIELD_BITS, crypto_begin
+from firmware.crypto.begin import (
+    AES_BITS,
+    FAMILIES,
+    FIELD_BITS,
+    SHA_BIT,
+    SHUFFLE_BIT,
+    TURN_BIT,
+    crypto_begin,
+)
 from firmware.crypto.known_answers import KNOWN
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.variants import VARIANTS, Family, Variant
@@ -58,7 +66,10 @@ def _checks(monkeypatch):
             monkeypatch.setitem(KNOWN_MODELS[family], which, told_)
 
 
-def processor(features=AES_BITS, extended=FIELD_BITS, highest=7):
+FEATURES, EXTENDED = AES_BITS, FIELD_BITS | SHA_BIT
+
+
+def processor(features=FEATURES, extended=EXTENDED, highest=7):
     """Return what CPUID says; a leaf beyond the highest gives junk, as Intel's do."""
     leaves = {0: (highest, 0, 0, 0), 1: (0, 0, features, 0), 7: (0, extended, 0, 0)}
     return Environment(on_cpuid=lambda leaf, _: leaves[leaf])
@@ -89,34 +100,54 @@ def logged(lab):
 
 ALL_FAST = dict.fromkeys(NAMES, Variant.FAST)
 ALL_BASE = dict.fromkeys(NAMES, Variant.BASE)
+BY_FIELD = (Family.X25519, Family.P256, Family.SIGNATURES)
 
 
 def test_a_processor_that_has_everything():
     assert begun(processor()) == (ALL_FAST, 1)
-    assert logged(LAB) == ["crypto.chosen aes_gcm=fast x25519=fast p256=fast signatures=fast"]
+    assert logged(LAB) == [
+        "crypto.hashes sha256=fast sha512=fast",
+        "crypto.chosen aes_gcm=fast x25519=fast p256=fast signatures=fast",
+    ]
 
 
 def test_a_processor_that_has_nothing():
     assert begun(processor(0, 0)) == (ALL_BASE, 1)
-    assert logged(LAB) == ["crypto.chosen aes_gcm=base x25519=base p256=base signatures=base"]
+    assert logged(LAB) == [
+        "crypto.hashes sha256=base sha512=base",
+        "crypto.chosen aes_gcm=base x25519=base p256=base signatures=base",
+    ]
 
 
 def test_families_are_chosen_by_their_own_bits():
     aes = {**ALL_BASE, Family.AES_GCM: Variant.FAST}
     assert begun(processor(extended=0)) == (aes, 1)
-    assert begun(processor(features=0)) == ({**ALL_FAST, Family.AES_GCM: Variant.BASE}, 1)
+    turns = {Family.SHA256: Variant.MEDIUM, Family.SHA512: Variant.FAST}
+    assert begun(processor(0, TURN_BIT)) == ({**ALL_BASE, **turns}, 1)
+    both = {**turns, **dict.fromkeys(BY_FIELD, Variant.FAST)}
+    assert begun(processor(0, FIELD_BITS)) == ({**ALL_BASE, **both}, 1)
+    sha = {**ALL_BASE, Family.SHA256: Variant.FAST}
+    assert begun(processor(SHUFFLE_BIT, SHA_BIT)) == (sha, 1)
 
 
-@pytest.mark.parametrize("bit", [bit for bit in range(32) if AES_BITS >> bit & 1])
-def test_every_bit_of_aes_counts(bit):
+@pytest.mark.parametrize("bit", [bit for bit in range(32) if FEATURES >> bit & 1])
+def test_every_bit_of_leaf_1_counts(bit):
     got, usable = begun(processor(features=~(1 << bit) & 0xFFFF_FFFF))
-    assert (got, usable) == ({**ALL_FAST, Family.AES_GCM: Variant.BASE}, 1)
+    wanted = {**ALL_FAST, Family.AES_GCM: Variant.BASE}
+    if 1 << bit == SHUFFLE_BIT:
+        wanted[Family.SHA256] = Variant.MEDIUM
+    assert (got, usable) == (wanted, 1)
 
 
-@pytest.mark.parametrize("bit", [bit for bit in range(32) if FIELD_BITS >> bit & 1])
-def test_every_bit_of_field_arithmetic_counts(bit):
+@pytest.mark.parametrize("bit", [bit for bit in range(32) if EXTENDED >> bit & 1])
+def test_every_bit_of_leaf_7_counts(bit):
     got, usable = begun(processor(extended=~(1 << bit) & 0xFFFF_FFFF))
-    assert (got, usable) == ({**ALL_BASE, Family.AES_GCM: Variant.FAST}, 1)
+    wanted = {**ALL_FAST, **dict.fromkeys(BY_FIELD, Variant.BASE)}
+    if 1 << bit == SHA_BIT:
+        wanted = {**ALL_FAST, Family.SHA256: Variant.MEDIUM}
+    elif 1 << bit == TURN_BIT:
+        wanted[Family.SHA512] = Variant.BASE
+    assert (got, usable) == (wanted, 1)
 
 
 def test_a_leaf_that_is_not_there_is_not_asked():
@@ -124,27 +155,40 @@ def test_a_leaf_that_is_not_there_is_not_asked():
     assert (got, usable) == ({**ALL_BASE, Family.AES_GCM: Variant.FAST}, 1)
 
 
-@pytest.mark.parametrize("family", Family, ids=lambda f: f.name.lower())
-@pytest.mark.parametrize(("fast", "base"), list(itertools.product((False, True), repeat=2)))
+def first_right(family, has, wrong):
+    """Return the variant that must be used, and those before it."""
+    runs = [*(KNOWN[family] if has else ()), Variant.BASE]
+    tried = list(itertools.takewhile(lambda v: v in wrong and v is not Variant.BASE, runs))
+    return runs[len(tried)], tried
+
+
+WRONGS = [
+    (family, wrong)
+    for family, checks in KNOWN.items()
+    for count in range(len(checks) + 1)
+    for wrong in itertools.combinations(checks, count)
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "wrong"),
+    WRONGS,
+    ids=["-".join((f.name, *(v.name for v in wrong))).lower() for f, wrong in WRONGS],
+)
 @pytest.mark.parametrize("has", [False, True])
-def test_a_wrong_answer_costs_its_own_family(family, fast, base, has):
-    checks = KNOWN[family]
-    wrong = [
-        checks[v]
-        for v, is_wrong in ((Variant.FAST, fast), (Variant.BASE, base))
-        if is_wrong and v in checks
-    ]
-    bits = (AES_BITS, FIELD_BITS) if has else (0, 0)
-    got, usable = begun(processor(*bits), *wrong)
-    wanted = ALL_FAST if has else ALL_BASE
-    uses_base = not has or fast or family not in NAMES
+def test_a_wrong_answer_costs_its_own_family(family, wrong, has):
+    bits = (FEATURES, EXTENDED) if has else (0, 0)
+    got, usable = begun(processor(*bits), *(KNOWN[family][v] for v in wrong))
+    wanted = dict(ALL_FAST if has else ALL_BASE)
+    used, tried = first_right(family, has, wrong)
     if family in NAMES:
-        wanted = {**wanted, family: Variant.BASE if uses_base else Variant.FAST}
-    assert (got, usable) == (wanted, int(not (uses_base and base)))
+        wanted[family] = used
+    broken = used in wrong
+    assert (got, usable) == (wanted, int(not broken))
     name = family.name.lower()
-    lines = logged(LAB)
-    assert (f"crypto.variantWrong family={name}" in lines) == (has and fast and family in NAMES)
-    assert (f"crypto.broken family={name}" in lines) == (uses_base and base)
+    lines = [line for line in logged(LAB) if line.split()[0][7:] in ("variantWrong", "broken")]
+    said = [f"crypto.variantWrong family={name} variant={v.name.lower()}" for v in tried]
+    assert lines == [*said, *[f"crypto.broken family={name}"] * broken]
 
 
 def test_a_second_boot_forgets_what_the_first_chose():
@@ -162,7 +206,7 @@ def test_with_the_real_answers(has):
     assert chosen(REAL) == (ALL_FAST if has else ALL_BASE, 1)
 
 
-@pytest.mark.parametrize("which", list(Variant))
+@pytest.mark.parametrize("which", KNOWN[Family.X25519])
 def test_a_variant_that_computes_nothing_is_found(which):
     """Its place is taken by a routine that only returns."""
     original = next(r for r in KNOWN[Family.X25519][which].contract.calls)
@@ -184,17 +228,27 @@ def test_a_variant_that_computes_nothing_is_found(which):
     assert usable == (which is Variant.FAST)
 
 
-BITS = {"AES": 25, "SSSE3": 9, "PCLMULQDQ": 1, "BMI2": 8, "ADX": 19}
+FEATURE_BITS = {"AES": 25, "SSSE3": 9, "PCLMULQDQ": 1}
+EXTENDED_BITS = {"BMI2": 8, "ADX": 19, "SHA": 29}
 """Of each feature: in ECX of leaf 1, or in EBX of leaf 7 (Intel SDM volume 2, CPUID)."""
 PLAIN = {"X64", "SSE", "SSE2", "CMOV", "INTEL386", "INTEL486", "INTEL8086", "INTEL186", "INTEL286"}
 
 
-def features_of(check):
-    """Return the CPUID features that a check and all that it reaches need."""
+def features_of(family, check):
+    """Return the CPUID features that a check needs, and all that it reaches for its own family."""
     names = {v: n for n, v in vars(ix.CpuidFeature).items() if isinstance(v, int)}
+    # Hashes leave to what was chosen for them.
+    chosen_apart = {
+        called.name
+        for hashes in {Family.SHA256, Family.SHA512} - {family}
+        for other in KNOWN[hashes].values()
+        for called in other.contract.calls
+    }
     machine = Lab(check, slots=0, semantics=False).machine
     found = set()
     for placed in machine.image.routines():
+        if placed.name in chosen_apart:
+            continue
         code = machine.read(placed.address, placed.size)
         for ins in ix.Decoder(64, code, ip=placed.address):
             found |= {names[f] for f in ins.cpuid_features()}
@@ -203,7 +257,15 @@ def features_of(check):
 
 @pytest.mark.parametrize("family", Family, ids=lambda f: f.name.lower())
 def test_variants_need_what_their_row_says_and_no_more(family):
-    assert features_of(KNOWN[family][Variant.BASE]) == set()
-    fast, row = KNOWN[family].get(Variant.FAST), FAMILIES[family]
-    if fast is not None:
-        assert sum(1 << BITS[name] for name in features_of(fast)) == row.needs
+    row, checks = FAMILIES[family], KNOWN[family]
+    assert row.family == family
+    assert [*(choice.variant for choice in row.choices), Variant.BASE] == list(checks)
+    assert features_of(family, checks[Variant.BASE]) == set()
+    for choice in row.choices:
+        needed = features_of(family, checks[choice.variant])
+        for bits, wanted in (
+            (FEATURE_BITS, choice.features),
+            (EXTENDED_BITS, choice.extended),
+        ):
+            assert sum(1 << bits[name] for name in needed & bits.keys()) == wanted
+        assert needed <= FEATURE_BITS.keys() | EXTENDED_BITS.keys()

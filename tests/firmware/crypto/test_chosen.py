@@ -26,7 +26,7 @@ from tests.support.lab import Lab
 
 ROUTINES = (aes_gcm_key, aes_gcm_open, aes_gcm_seal, p256_agree, p256_public, x25519)
 LAB = Lab(*ROUTINES, slots=0, semantics=False)
-EACH = pytest.mark.parametrize("which", list(Variant), ids=lambda v: v.name.lower())
+EACH = pytest.mark.parametrize("which", [Variant.BASE, Variant.FAST], ids=lambda v: v.name.lower())
 
 
 def choose(**families):

@@ -8,13 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.constant_time import same_traces
-from firmware.crypto.sha256 import sha256_blocks, sha256_finish, sha256_start, sha256_update
+from emulator.sha_extensions import MISSING, processor_has_them
+from firmware.crypto.sha2_blocks import sha256_blocks_base
+from firmware.crypto.sha2_bmi2 import sha256_blocks_bmi2
+from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
+from firmware.crypto.sha256_shani import sha256_blocks_shani
 from firmware.layouts.crypto import SHA256_INITIAL, SHA256_K, Hash
-from tests.support.hashes import Hasher
+from firmware.layouts.variants import Variant
+from tests.support.hashes import MESSAGE, Hasher
 from tests.support.lab import Lab
 
-LAB = Lab(sha256_start, sha256_update, sha256_finish, sha256_blocks)
-SHA256 = Hasher(LAB, sha256_start, sha256_update, sha256_finish, 32)
+BLOCKS = {
+    Variant.FAST: sha256_blocks_shani,
+    Variant.MEDIUM: sha256_blocks_bmi2,
+    Variant.BASE: sha256_blocks_base,
+}
+LAB = Lab(sha256_start, sha256_update, sha256_finish)
+SHA256 = Hasher(LAB, sha256_start, sha256_update, sha256_finish, 32, "sha256")
+EACH = pytest.mark.parametrize("variant", BLOCKS, ids=lambda v: v.name.lower())
 WORD = st.integers(0, 2**32 - 1)
 
 
@@ -24,6 +35,7 @@ def test_constants_are_those_of_the_standard():
     assert (SHA256_K[0], SHA256_K[63]) == (0x428A2F98, 0xC67178F2)
 
 
+@EACH
 @pytest.mark.parametrize(
     ("message", "digest"),
     [
@@ -42,23 +54,24 @@ def test_constants_are_those_of_the_standard():
         (b"\xd3", "28969cdfa74a12c82f3bad960b0b000aca2ac329deea5c2328ebc6f2ba9802c1"),
     ],
 )
-def test_sha256_published_examples(message, digest):
-    assert SHA256.digest(message).hex() == digest
+def test_sha256_published_examples(variant, message, digest):
+    assert SHA256.digest(variant, message).hex() == digest
 
 
+@EACH
 @pytest.mark.parametrize(
     "length", [0, 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 1400]
 )
 @pytest.mark.parametrize("first", [False, True])
-def test_sha256_padding_at_each_boundary(length, first):
+def test_sha256_padding_at_each_boundary(variant, length, first):
     message = bytes(n * 7 & 0xFF for n in range(length))
-    assert SHA256.digest(message, first=first) == hashlib.sha256(message).digest()
+    assert SHA256.digest(variant, message, first=first) == hashlib.sha256(message).digest()
 
 
-@settings(max_examples=60)
-@given(parts=st.lists(st.binary(max_size=150), max_size=4))
-def test_sha256_of_parts_is_that_of_the_whole(parts):
-    assert SHA256.digest(*parts) == hashlib.sha256(b"".join(parts)).digest()
+@settings(max_examples=90)
+@given(variant=st.sampled_from(list(BLOCKS)), parts=st.lists(st.binary(max_size=150), max_size=4))
+def test_sha256_of_parts_is_that_of_the_whole(variant, parts):
+    assert SHA256.digest(variant, *parts) == hashlib.sha256(b"".join(parts)).digest()
 
 
 def test_sha256_of_a_copy_tells_the_digest_so_far():
@@ -83,22 +96,25 @@ def test_sha256_counts_bits_beyond_32():
     LAB.call(sha256_finish, work=work, digest=out)
 
 
+@EACH
 @settings(max_examples=40)
 @given(
     state=st.tuples(*[WORD] * 8), blocks=st.sampled_from([64, 128, 192]).flatmap(
         lambda size: st.binary(min_size=size, max_size=size)
     )
 )  # fmt: skip
-def test_sha256_blocks_any_state_matches_model(state, blocks):
+def test_sha256_blocks_any_state_matches_model(variant, state, blocks):
     LAB.reset()
     work = LAB.machine.alloc(Hash.SIZE)
     LAB.view(Hash, work).state[:32] = struct.pack("<8I", *state)
-    LAB.call(sha256_blocks, work=work, blocks=LAB.put(blocks), count=len(blocks) // 64)
+    LAB.call(BLOCKS[variant], work=work, blocks=LAB.put(blocks), count=len(blocks) // 64)
 
 
-def test_sha256_takes_the_same_steps_for_every_message_of_a_length():
+@EACH
+def test_sha256_takes_the_same_steps_for_every_message_of_a_length(variant):
     def prepare(seed, public):
         begun, length = public
+        SHA256.choose(variant)
         work, out = LAB.machine.alloc(Hash.SIZE), LAB.machine.alloc(64)
         secret = hashlib.shake_128(seed).digest(Hash.SIZE + max(length, 0))
         LAB.machine.write(work, secret[: Hash.SIZE])
@@ -111,4 +127,15 @@ def test_sha256_takes_the_same_steps_for_every_message_of_a_length():
     parts = [(0, 300), (100, 3), (100, 300), (128, 128)]
     same_traces(LAB.machine, sha256_update, prepare, secrets=secrets, publics=parts, minimum=25)
     ends = [(0, -1), (119, -1), (127, -1)]
-    same_traces(LAB.machine, sha256_finish, prepare, secrets=secrets, publics=ends, minimum=2_500)
+    minimum = 200 if variant is Variant.FAST else 2_000
+    same_traces(LAB.machine, sha256_finish, prepare, secrets=secrets, publics=ends, minimum=minimum)
+
+
+@EACH
+def test_sha256_on_the_processor_at_every_length_and_alignment(variant):
+    if variant is Variant.FAST and not processor_has_them():
+        pytest.skip(MISSING)
+    messages = [(n % 64, n) for n in range(300)] + [(n, 1400) for n in range(64)]
+    found = SHA256.on_the_processor(variant, messages)
+    for digest, (at, length) in zip(found, messages, strict=True):
+        assert digest == hashlib.sha256(MESSAGE[at : at + length]).digest(), (at, length)
