@@ -16,7 +16,7 @@ from firmware.crypto.ecdsa import (
     ecdsa_p384_verify_adx,
     ecdsa_p384_verify_base,
 )
-from firmware.crypto.p256 import p256_agree_adx, p256_agree_base
+from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
 from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
 from firmware.crypto.rsa_encodings import FUNCTIONS, RSA_PKCS1
 from firmware.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
@@ -31,6 +31,7 @@ from firmware.layouts.known_answers import (
     HASHED_SHA512,
     KNOWN_BLOCKS,
     KNOWN_P256,
+    KNOWN_P256_PUBLIC,
     KNOWN_P256_SCALAR,
     KNOWN_P256_SHARE,
     KNOWN_RSA_DIGEST,
@@ -199,10 +200,14 @@ def _x25519(level: str, multiply: Routine) -> Routine:
     )(body)
 
 
-def _p256(level: str, agree: Routine) -> Routine:
+def _p256(level: str, public: Routine, agree: Routine) -> Routine:
     def body(a: Asm) -> None:
-        """Agree with a known share."""
+        """Make the public half of a known key, and agree with a known share."""
         a.xor(_WRONG, _WRONG)
+        a.lea(RDI, W.out.address)
+        a.lea(RSI, KNOWN_P256_SCALAR.address)
+        a.call(public)
+        _compare(a, W.out.address, KNOWN_P256_PUBLIC)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_P256_SCALAR.address)
         a.lea(RDX, KNOWN_P256_SHARE.address)
@@ -215,7 +220,7 @@ def _p256(level: str, agree: Routine) -> Routine:
     return routine(
         outputs=_OUTPUTS,
         clobbers=CALLER_SAVED,
-        calls=[agree],
+        calls=[public, agree],
         saves=[RBX],
         source="RFC 5903 8.1",
     )(body)
@@ -319,8 +324,8 @@ KNOWN: dict[Family, dict[Variant, Routine]] = {
         Variant.BASE: _x25519("base", x25519_base),
     },
     Family.P256: {
-        Variant.FAST: _p256("adx", p256_agree_adx),
-        Variant.BASE: _p256("base", p256_agree_base),
+        Variant.FAST: _p256("adx", p256_public_adx, p256_agree_adx),
+        Variant.BASE: _p256("base", p256_public_base, p256_agree_base),
     },
     Family.SIGNATURES: {
         Variant.FAST: _signatures(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from firmware.layouts.aead import AEAD_TAG_BYTES, AesGcm
 from firmware.layouts.crypto import SHA512_DIGEST_BYTES
+from firmware.layouts.p256 import P256_SHARE_BYTES
 from toolchain.layout import Global, Struct, bytes_
 from toolchain.layout.data import constant
 
@@ -161,6 +162,13 @@ KNOWN_P256_SCALAR = constant(
     bytes.fromhex("c88f01f510d9ac3f70a292daa2316de544e9aab8afe84049c62a9c57862d1433")[::-1],
     "RFC 5903 8.1: i, the least byte first",
 )
+KNOWN_P256_PUBLIC = _known(
+    "p256_public",
+    "04"
+    "dad0b65394221cf9b051e1feca5787d098dfe637fc90b9ef945d0c3772581180"
+    "5271a0461cdb8252d61f1c456fa3e59ab1f45b33accf5f58389e0577b8990bb3",
+    "RFC 5903 8.1: gix and giy, as a key share",
+)
 KNOWN_P256_SHARE = _known(
     "p256_share",
     "04"
@@ -255,8 +263,8 @@ class KnownWork(Struct):
     SIZE = 0x400
     key = bytes_(0x00, AesGcm.SIZE, "a key, as any of the ciphers makes it", align=64)
     text = bytes_(0x220, 0x100 + 2 * AEAD_TAG_BYTES, "a text and its tag", align=16)
-    out = bytes_(0x340, 32, "what a key agreement gives", align=8)
-    digest = bytes_(0x360, SHA512_DIGEST_BYTES, "of the message", align=8)
+    out = bytes_(0x340, P256_SHARE_BYTES, "what a key agreement gives", align=8)
+    digest = bytes_(0x388, SHA512_DIGEST_BYTES, "of the message", align=8)
 
 
 KNOWN_WORK = Global("known_work", KnownWork, "work space of the known answers", align=64)

@@ -41,6 +41,7 @@ from firmware.layouts.known_answers import (
     HASHED_SHA256,
     HASHED_SHA512,
     KNOWN_P256,
+    KNOWN_P256_PUBLIC,
     KNOWN_P256_SCALAR,
     KNOWN_P256_SHARE,
     KNOWN_RSA_DIGEST,
@@ -129,9 +130,11 @@ def _p256(level: Level) -> Callable[..., int]:
     def known(w: World) -> int:
         """RFC 5903 8.1."""
         out = w.g(KNOWN_WORK).offset_of("out")
-        agree, _ = P256_MODELS[level]
+        agree, public = P256_MODELS[level]
+        public(w, out, w.address(KNOWN_P256_SCALAR))
+        wrong = w.read(out, 65) != w.read(w.address(KNOWN_P256_PUBLIC), 65)
         refused = agree(w, out, w.address(KNOWN_P256_SCALAR), w.address(KNOWN_P256_SHARE))
-        return refused | int(w.read(out, 32) != w.read(w.address(KNOWN_P256), 32))
+        return int(wrong) | refused | int(w.read(out, 32) != w.read(w.address(KNOWN_P256), 32))
 
     return variant(f"known_p256_{level.value}", known)
 

@@ -3,17 +3,21 @@
 import hashlib
 
 import pytest
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils, x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
+from emulator.models.crypto.p256 import P256_MODELS
+from emulator.models.crypto.variants import variant
 from emulator.sha_extensions import MISSING, processor_has_them
 from firmware.crypto.known_answers import KNOWN
 from firmware.layouts import known_answers as k
+from firmware.layouts.field import Level
 from firmware.layouts.known_answers import KNOWN_WORK, KnownWork
 from firmware.layouts.variants import Family, Variant
 from tests.support.lab import Lab
 from tests.support.processor import Processor
+from toolchain.asm import RDI, RSI, Asm, In, Reg64, routine
 
 CHECKS = {check.name: check for variants in KNOWN.values() for check in variants.values()}
 LAB = Lab(*CHECKS.values(), slots=0, semantics=False)
@@ -58,8 +62,12 @@ def test_another_library_agrees_the_same():
     assert ours.exchange(peer) == raw(k.KNOWN_X25519)
     scalar = int.from_bytes(raw(k.KNOWN_P256_SCALAR), "little")
     share = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), raw(k.KNOWN_P256_SHARE))
-    found = ec.derive_private_key(scalar, ec.SECP256R1()).exchange(ec.ECDH(), share)
-    assert found == raw(k.KNOWN_P256)
+    key = ec.derive_private_key(scalar, ec.SECP256R1())
+    assert key.exchange(ec.ECDH(), share) == raw(k.KNOWN_P256)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
+    )
+    assert public == raw(k.KNOWN_P256_PUBLIC)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +139,12 @@ WRONG = [
     (Family.CHACHA20_POLY1305, k.SEALED_CHACHA[0].tag, 3),
     (Family.CHACHA20_POLY1305, k.SEALED_CHACHA[0].aad, 3),
     (Family.X25519, k.KNOWN_X25519, 31),
-    (Family.P256, k.KNOWN_P256_SHARE, 0),
 ]
 
 
-def flip(data, at):
-    place = LAB.image.address(data) + at
-    LAB.machine.write(place, bytes([LAB.machine.read(place, 1)[0] ^ 1]))
+def flip(data, at, lab=LAB):
+    place = lab.image.address(data) + at
+    lab.machine.write(place, bytes([lab.machine.read(place, 1)[0] ^ 1]))
 
 
 def of_each_variant(rows):
@@ -160,6 +167,36 @@ def test_a_wrong_answer_is_seen_in_lockstep(check, data, at):
     assert LAB.call(check).outputs["cf"] == 1
 
 
+def no_public(level):
+    """Return a routine in the place of one that makes a public key, which takes too many steps."""
+
+    def body(a: Asm, out: Reg64, scalar: Reg64) -> None:
+        """Leave what is there."""
+        a.ret()
+
+    body.__name__ = f"p256_public_{level.value}"
+    inputs = [In(RDI, int, "where it would go"), In(RSI, int, "the private key")]
+    return routine(inputs=inputs, source="this test")(body)
+
+
+P256_LAB = Lab(
+    *KNOWN[Family.P256].values(), slots=0, semantics=False, replaced=tuple(map(no_public, Level))
+)
+
+
+@pytest.mark.parametrize("level", Level, ids=lambda level: level.value)
+def test_a_share_of_p256_that_takes_few_steps_to_refuse_in_lockstep(monkeypatch, level):
+    """The public key is there already."""
+    agree, _ = P256_MODELS[level]
+    idle = variant(f"p256_public_{level.value}", lambda w, out, scalar: None)
+    monkeypatch.setitem(P256_MODELS, level, (agree, idle))
+    P256_LAB.reset()
+    P256_LAB.g(KNOWN_WORK).out[:] = raw(k.KNOWN_P256_PUBLIC)
+    flip(k.KNOWN_P256_SHARE, 0, P256_LAB)
+    check = KNOWN[Family.P256][Variant.FAST if level is Level.ADX else Variant.BASE]
+    assert P256_LAB.call(check).outputs["cf"] == 1
+
+
 @pytest.mark.parametrize("which", KNOWN[Family.SIGNATURES])
 def test_signatures_that_take_few_steps_to_refuse_in_lockstep(which):
     """A modulus that is even, keys that are off their curves; each is looked at nevertheless."""
@@ -172,6 +209,7 @@ def test_signatures_that_take_few_steps_to_refuse_in_lockstep(which):
 
 FREELY = [
     (Family.P256, k.KNOWN_P256),
+    (Family.P256, k.KNOWN_P256_PUBLIC),
     (Family.SIGNATURES, k.KNOWN_RSA_MODULUS),
     (Family.SIGNATURES, k.KNOWN_RSA_SIGNATURE),
     (Family.SIGNATURES, k.KNOWN_RSA_DIGEST),
