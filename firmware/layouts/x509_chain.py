@@ -27,7 +27,7 @@ SIGNATURES_MAX = 16
 STEPS_MAX = 64
 """Times that the issuer of a certificate is looked for."""
 COMPARED_MAX = 120_000
-"""Bytes of names and constraints that are compared for one chain; others count comparisons."""
+"""Bytes of names, keys and constraints that are compared for one chain; others count comparisons."""
 CHAINS_KEPT = 8
 ANCHOR = 0xFF
 """In the detail of an error, where the number of a certificate would be."""

@@ -63,6 +63,7 @@ from toolchain.asm import (
     C,
     E,
     In,
+    Label,
     Out,
     Reg32,
     S,
@@ -72,14 +73,24 @@ from toolchain.asm import (
 )
 
 
+def _spend(a: Asm, kept: Chain, size: Reg32, used_up: Label) -> None:
+    """Take the bytes of a comparison from the budget, or leave when it has no more."""
+    a.cmp(kept.uncompared, size)
+    a.jb(used_up)
+    a.sub(kept.uncompared, size)
+
+
 @routine(
     inputs=[
         In(RDI, Chain, "the chain"),
         In(RSI, Certificate, "one of its certificates"),
     ],
-    outputs=[Out(CF, "1 = its subject is on the path with the same key")],
+    outputs=[
+        Out(CF, "1 = its subject is on the path with the same key, or `Chain.uncompared` is 0")
+    ],
     clobbers=CALLER_SAVED,
-    reads=[Chain.path, Chain.depth, Slice.start, Slice.size],
+    reads=[Chain.path, Chain.depth, Chain.uncompared, Slice.start, Slice.size],
+    writes=[Chain.uncompared],
     calls=[x509_same],
     saves=[RBX, R12, R13, R14],
     source="RFC 5280 6.1: a certificate comes once in a path",
@@ -87,10 +98,14 @@ from toolchain.asm import (
 def x509_on_path(a: Asm, chain: Chain, certificate: Certificate) -> None:
     """Look whether a path would come back to where it was."""
     kept, candidate, other = Chain.at(R12), Certificate.at(R13), Certificate.at(R14)
+    used_up, found = a.label("used_up"), a.label("found")
     a.mov(R12, RDI)
     a.mov(R13, RSI)
     a.mov(EBX, kept.depth)
     with a.loop() as each:
+        a.mov(ECX, candidate.subject.size)
+        a.add(ECX, candidate.spki.size)
+        _spend(a, kept, ECX, used_up)
         a.movzx(EAX, kept.path.m8(index=RBX))
         certificate_at(a, R14, R12, RAX)
         with a.block() as different:
@@ -104,11 +119,15 @@ def x509_on_path(a: Asm, chain: Chain, certificate: Certificate) -> None:
                 a.mov(EDX, two.size)
                 a.call(x509_same)
                 a.leave(NE, different)
-            a.stc()
-            a.ret()
+            a.jmp(found)
         a.dec(EBX)
         a.again(NS, each)
     a.clc()
+    a.ret()
+    a.place(used_up)
+    a.mov(kept.uncompared, 0)
+    a.place(found)
+    a.stc()
     a.ret()
 
 
@@ -200,12 +219,14 @@ def x509_constrain_path(a: Asm, chain: Chain) -> None:
         Chain.candidates,
         Chain.anchors,
         Chain.steps,
+        Chain.uncompared,
         Certificate.error,
         Slice.start,
         Slice.size,
     ],
     writes=[
         Chain.steps,
+        Chain.uncompared,
         Chain.depth,
         Chain.path,
         Chain.candidates,
@@ -231,7 +252,9 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
     """Search on until a path is complete: anchors first, then the certificates of the message."""
     kept, subject, issuer = Chain.at(R12), Certificate.at(R14), Certificate.at(RBX)
     look, candidates, back, end = map(a.label, ("look", "candidates", "back", "end"))
-    noted, out_of_budget, failed = map(a.label, ("noted", "out_of_budget", "failed"))
+    noted, used_up, out_of_budget, failed = map(
+        a.label, ("noted", "used_up", "out_of_budget", "failed")
+    )
     a.mov(R12, RDI)
 
     a.place(look)
@@ -243,9 +266,10 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
     certificate_at(a, R14, R12, RAX)
 
     # An anchor ends the path here.
+    a.mov(ECX, subject.issuer.size)
+    _spend(a, kept, ECX, used_up)
     a.mov(RDI, kept.store)
     a.mov(RSI, subject.issuer.start)
-    a.mov(ECX, subject.issuer.size)
     a.movzx(EDX, kept.anchors.m16(index=R13, scale=2))
     a.call(x509_anchor_find)
     a.j(C, candidates)
@@ -292,8 +316,9 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
         certificate_at(a, RBX, R12, RAX)
         a.cmp(issuer.error, 0)
         a.jne(each.top)
-        a.mov(RSI, subject.issuer.start)
         a.mov(ECX, subject.issuer.size)
+        _spend(a, kept, ECX, used_up)
+        a.mov(RSI, subject.issuer.start)
         a.mov(RDI, issuer.subject.start)
         a.mov(EDX, issuer.subject.size)
         a.call(x509_same)
@@ -301,7 +326,10 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
         a.mov(RDI, R12)
         a.mov(RSI, RBX)
         a.call(x509_on_path)
-        a.j(C, each.top)
+        with a.if_(C):
+            a.cmp(kept.uncompared, 0)
+            a.je(out_of_budget)
+            a.jmp(each.top)
         with a.block() as wrong:
             a.mov(EAX, BUDGET.code)
             a.cmp(R13D, INTERMEDIATES_MAX)
@@ -330,6 +358,8 @@ def x509_chain_next(a: Asm, chain: Chain) -> None:
     a.j(NC, look)
     a.mov(EAX, UNKNOWN_ISSUER.code)
     a.jmp(failed)
+    a.place(used_up)
+    a.mov(kept.uncompared, 0)
     a.place(out_of_budget)
     a.mov(EAX, BUDGET.code)
     a.place(failed)

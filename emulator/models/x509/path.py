@@ -26,11 +26,20 @@ def _on_path(w: World, chain: int, place: int) -> Any:  # noqa: ANN401 - a View
     return w.view(Certificate, certificate_of(w, chain, w.view(Chain, chain).path[place]))
 
 
+def _spent(kept: Any, size: int) -> bool:  # noqa: ANN401 - a View
+    """Take the bytes of a comparison from the budget; tell whether there were as many."""
+    enough = kept.uncompared >= size
+    kept.uncompared = kept.uncompared - size if enough else 0
+    return bool(enough)
+
+
 @model
 def x509_on_path(w: World, chain: int, certificate: int) -> int:
     """The same subject with the same key would lead nowhere new."""
-    mine = w.view(Certificate, certificate)
-    for place in range(w.view(Chain, chain).depth, -1, -1):
+    mine, kept = w.view(Certificate, certificate), w.view(Chain, chain)
+    for place in range(kept.depth, -1, -1):
+        if not _spent(kept, mine.subject.size + mine.spki.size):
+            return 1
         other = _on_path(w, chain, place)
         if all(
             x509_same(w, one.start, one.size, two.start, two.size)
@@ -84,8 +93,16 @@ def _anchor(w: World, chain: int, kept: Any, issuer: Any) -> int | None:  # noqa
     return error
 
 
+class _UsedUp(Exception):  # noqa: N818 - it ends a search
+    """The budget of comparisons has no more."""
+
+
 def _candidate(w: World, chain: int, kept: Any, issuer: Any) -> int | None:  # noqa: ANN401 - Views
-    """Return the next certificate of the message that may be the issuer."""
+    """Return the next certificate of the message that may be the issuer.
+
+    Raises:
+        _UsedUp: Too much would be compared.
+    """
     while (number := kept.candidates[kept.depth]) < kept.count:
         kept.candidates[kept.depth] = number + 1
         at = certificate_of(w, chain, number)
@@ -93,9 +110,13 @@ def _candidate(w: World, chain: int, kept: Any, issuer: Any) -> int | None:  # n
         if view.error:
             continue
         subject = view.subject
+        if not _spent(kept, issuer.size):
+            raise _UsedUp
         if not x509_same(w, issuer.start, issuer.size, subject.start, subject.size):
             continue
         if x509_on_path(w, chain, at):
+            if not kept.uncompared:
+                raise _UsedUp
             continue
         error = BUDGET.code
         if kept.depth < INTERMEDIATES_MAX:
@@ -116,6 +137,8 @@ def x509_chain_next(w: World, chain: int) -> int:
         if kept.steps > STEPS_MAX:
             break
         issuer = _on_path(w, chain, kept.depth).issuer
+        if not _spent(kept, issuer.size):
+            break
         outcome = _anchor(w, chain, kept, issuer)
         if outcome == 0:
             kept.verifying = kept.depth
@@ -124,7 +147,10 @@ def x509_chain_next(w: World, chain: int) -> int:
         if outcome is not None:
             kept.state = ChainState.SEARCH
             return ChainState.SEARCH
-        number = _candidate(w, chain, kept, issuer)
+        try:
+            number = _candidate(w, chain, kept, issuer)
+        except _UsedUp:
+            break
         if number is not None:
             kept.depth += 1
             kept.path[kept.depth], kept.candidates[kept.depth] = number, 1

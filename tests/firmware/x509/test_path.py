@@ -11,6 +11,7 @@ from firmware.layouts.x509_chain import (
     ANCHOR,
     CERTIFICATES_MAX,
     CHAINS_KEPT,
+    COMPARED_MAX,
     INTERMEDIATES_MAX,
     KNOWN_CHAINS,
     SIGNATURES_MAX,
@@ -30,6 +31,7 @@ from tests.support.chains import (
     Bench,
     ca,
     issue,
+    key_of,
     leaf,
     listed,
     names,
@@ -136,9 +138,10 @@ def test_a_self_signed_leaf_is_not_its_own_issuer():
 
 def test_many_paths_end_with_the_budget():
     """Every CA is signed by every other: more ways than anybody would look at."""
-    cas = [issue("a", "a", CA, key=f"k{n}", issuer_key="x") for n in range(CERTIFICATES_MAX - 1)]
+    cas = [issue("a", "a", CA, key=f"k{n}", issuer_key="x") for n in range(INTERMEDIATES_MAX + 1)]
     got = judge(leaf("a"), *cas)
     assert got.reason == "x509.budget(7)"
+    assert got.view.uncompared > 0
     assert got.view.steps == STEPS_MAX + 1
     assert got.signatures == []
 
@@ -400,15 +403,17 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("hosts", "excluded"), HOSTILE.values(), ids=HOSTILE)
-def test_names_that_take_long_end_with_the_budget(hosts, excluded, monkeypatch):
-    """Nobody has signed anything yet: a turn stays short whatever a peer sends."""
+LONG_NAME = "n" * 1_100
+OTHERS = CERTIFICATES_MAX - 1
+SAME_NAMES = {
+    "all": [LONG_NAME] * OTHERS,
+    "but-one-letter": [LONG_NAME] * 3 + [LONG_NAME[:-1] + "m"] * (OTHERS - 3),
+}
+
+
+def counted(monkeypatch, *chain):
+    """Return the verdict of a free run, and the instructions that each step took."""
     FREE.fresh()
-    roots = (root(key=f"k{n}", issuer_key="k") for n in range(CERTIFICATES_MAX - 2))
-    made = [
-        issue("a server", "ca", names(HOST, *hosts)),
-        issue("ca", "root", CA, excluding(excluded)),
-    ]
     taken = []
 
     def call(routine, **inputs):
@@ -419,10 +424,68 @@ def test_names_that_take_long_end_with_the_budget(hosts, excluded, monkeypatch):
         return got
 
     monkeypatch.setattr(FREE, "call", call)
-    got = FREE.judge([*made, *roots], STORE)
+    return FREE.judge(chain, STORE), taken
+
+
+@pytest.mark.parametrize(("hosts", "excluded"), HOSTILE.values(), ids=HOSTILE)
+def test_names_that_take_long_end_with_the_budget(hosts, excluded, monkeypatch):
+    """Nobody has signed anything yet: a turn stays short whatever a peer sends."""
+    roots = (root(key=f"k{n}", issuer_key="k") for n in range(CERTIFICATES_MAX - 2))
+    made = [
+        issue("a server", "ca", names(HOST, *hosts)),
+        issue("ca", "root", CA, excluding(excluded)),
+    ]
+    got, taken = counted(monkeypatch, *made, *roots)
     assert (got.reason, got.signatures) == ("x509.budget", [])
     assert got.view.uncompared == 0
     assert 500_000 < max(taken) < 5_000_000
+
+
+@pytest.mark.parametrize("subjects", SAME_NAMES.values(), ids=SAME_NAMES)
+def test_names_of_issuers_that_take_long_end_with_the_budget(subjects, monkeypatch):
+    """Each is compared to its last byte, with every candidate, and with all of the path."""
+    made = [issue(subject, LONG_NAME, CA, key=f"k{n}") for n, subject in enumerate(subjects)]
+    assert len(listed(leaf(LONG_NAME), *made)) < 24_000
+    got, taken = counted(monkeypatch, leaf(LONG_NAME), *made)
+    assert (got.reason, got.signatures) == ("x509.budget", [])
+    assert got.view.uncompared == 0
+    assert 500_000 < max(taken) < 5_000_000
+
+
+LOWER, UPPER, TOP = (len(c.name(text)) for text in ("b", "a", "root"))
+KEY = len(key_of("a"))
+COMPARED = [
+    LOWER,  # with the anchors
+    LOWER,  # with b
+    LOWER + KEY,  # b with the leaf
+    UPPER,  # with the anchors
+    *(UPPER, UPPER),  # with b and a
+    *(UPPER + KEY, UPPER + KEY),  # a with b and the leaf
+    TOP,  # with the anchors
+]
+"""Bytes of each comparison of the path below, in order."""
+PAID = [*itertools.accumulate(COMPARED)]
+
+
+@pytest.mark.parametrize("left", [0, *PAID, *(paid - 1 for paid in PAID)])
+def test_each_name_that_is_compared_is_paid_for(monkeypatch, left):
+    whole = sum(COMPARED)
+
+    def call(routine, **inputs):
+        got = Bench.call(BENCH, routine, **inputs)
+        if routine is x509_chain_begin:
+            BENCH.lab.view(Chain, CHAIN).uncompared = left
+        return got
+
+    monkeypatch.setattr(BENCH, "call", call)
+    got = judge(leaf("b"), issue("b", "a", CA), issue("a", "root", CA))
+    assert got.reason == ("none" if left >= whole else "x509.budget")
+    assert got.view.uncompared == max(left - whole, 0)
+
+
+def test_an_ordinary_chain_pays_little():
+    got = judge(leaf("b"), issue("b", "a", CA), issue("a", "root", CA))
+    assert got.view.uncompared == COMPARED_MAX - sum(COMPARED)
 
 
 LISTS = {
