@@ -10,7 +10,7 @@ WINDOW_DMA = 0x6700_0000
 """NIC rings and buffers, physically contiguous; see `Memory.dma_physical`."""
 DMA_BYTES = 0x10_0000
 WINDOW_ARENAS, ARENA_STRIDE = 0x6B00_0000, 0x1_0000
-"""Arenas of TLS handshakes, 32 KB each, unmapped memory between them."""
+"""Arenas of TLS handshakes, 44 KB each, unmapped memory between them."""
 WINDOW_MMIO = 0x6C00_0000
 MMIO_BYTES = 0x80_0000
 WINDOW_OUTBOX, OUTBOX_BYTES = 0x6D00_0000, 0x10_0000

@@ -11,6 +11,7 @@ from firmware.layouts.policy import (
     SessionProvider,
 )
 from firmware.layouts.profile import ProfileId
+from firmware.layouts.tls import Hybrid
 from firmware.limits import PAGE, TOKEN_MAX
 from toolchain.layout import Global, Struct, array, bytes_, enum8, u8, u16, u32, u64
 from toolchain.layout.pack import pack
@@ -87,6 +88,7 @@ class ConfigBlob(Struct):
     )
     schedule_len = u8(0x345, "delays in `schedule_ms`")
     user_agent_len = u8(0x346, "bytes")
+    tls_hybrid = enum8(0x347, Hybrid, "what TLS says of X25519MLKEM768")
     min_delay_ms = u32(0x348, "recovery: ceiling at step 0; milliseconds")
     max_delay_ms = u32(0x34C, "recovery: largest ceiling; milliseconds")
     attempt_timeout_ms = u32(0x350, "recovery: budget of an attempt; milliseconds")

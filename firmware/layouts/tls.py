@@ -123,10 +123,19 @@ class Suite(enum.IntEnum):
 
 
 class Group(enum.IntEnum):
-    """RFC 8446 4.2.7, as on the wire."""
+    """RFC 8446 4.2.7 and draft-ietf-tls-ecdhe-mlkem, as on the wire."""
 
     SECP256R1 = 0x0017
     X25519 = 0x001D
+    X25519MLKEM768 = 0x11EC
+
+
+class Hybrid(enum.IntEnum):
+    """What our first ClientHello says of X25519MLKEM768: nothing, that we can, or a share of it too."""
+
+    OFF = 0
+    OFFER = 1
+    SHARE = 2
 
 
 class Scheme(enum.IntEnum):
@@ -181,7 +190,8 @@ RECORD_COST = RECORD_HEADER_BYTES + 1 + TAG_BYTES
 HANDSHAKE_HEADER_BYTES = 4
 MESSAGE_MAX = 24 * 1024
 """Longest handshake message that we take, without its header: a chain is 5 to 8 KB."""
-HELLO_MAX = 0x600
+HELLO_MAX = 0xA40
+"""The longest name and cookie, and shares of X25519MLKEM768 and X25519."""
 COOKIE_MAX = 0x400
 """What a second ClientHello has room for (RFC 8446 4.2.2)."""
 MEANINGLESS_MAX = 32

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from firmware.layouts.tls import Hybrid
 from firmware.limits import SHARDS_MAX
 from toolchain.asm.operands import Region
-from toolchain.layout import Global, Struct, array, ptr, u32
+from toolchain.layout import Global, Struct, array, enum32, ptr, u32
 
 ARENAS_MAX = 4
 """Handshakes at a time: 64 shards that connect at once queue for as long as 16 handshakes take."""
@@ -32,6 +33,7 @@ class TlsPool(Struct):
     SIZE = 0x50 + 8 * SHARDS_MAX
     slots = array(0x00, ArenaSlot, ARENAS_MAX, "the arenas")
     waiting = u32(0x40, "shards in the queue")
+    hybrid = enum32(0x44, Hybrid, "what hellos say of X25519MLKEM768, as configured")
     trust = ptr(0x48, "TrustStore: the anchors of every chain")
     queue = array(0x50, Waiting, SHARDS_MAX, "who waits, the first one first")
 

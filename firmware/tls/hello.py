@@ -1,17 +1,22 @@
 """ClientHello (RFC 8446 4.1.2): one message, conventional in its order, that carries no secret."""
 
+from firmware.layouts.mlkem import EK_BYTES
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import (
     HANDSHAKE_HEADER_BYTES,
     LEGACY_VERSION,
     Extension,
+    Group,
     HandshakeType,
+    Hybrid,
     TlsContext,
 )
 from firmware.layouts.tls_arena import (
     RANDOM_BYTES,
     SESSION_ID_BYTES,
     TLS_HELLO_EXTENSIONS,
+    TLS_HELLO_GROUPS,
+    TLS_HELLO_HYBRID_GROUPS,
     TLS_HELLO_SUITES,
     TlsArena,
 )
@@ -26,9 +31,12 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDI,
+    RDX,
     RSI,
     Asm,
+    E,
     In,
+    Mem16,
     Region,
     Z,
     mem8,
@@ -40,6 +48,8 @@ HELLO_OUT = Region("the ClientHello", "`TlsArena.hello`, which has room for the 
 SERVER_NAME_COST = 5
 """List length, type and name length before a host name (RFC 6066 3)."""
 HOST_NAME = 0
+LIST_AT = 6
+"""Offset of the first share in a key_share extension."""
 
 
 def _put16(a: Asm, offset: int, value: int) -> None:
@@ -54,9 +64,29 @@ def _put_length(a: Asm, offset: int, more: int) -> None:
     a.mov(mem16(RDI, offset, ref=HELLO_OUT), AX)
 
 
+def _write_share(a: Asm, arena: TlsArena, group: Mem16[int]) -> None:
+    """Write a share of a group; in the hybrid one the encapsulation key comes first."""
+    a.movzx(ECX, arena.share_len)
+    a.mov(AX, group)
+    a.cmp(AX, Group.X25519MLKEM768)
+    with a.if_(E):
+        a.add(ECX, EK_BYTES)
+    a.rol(AX, 8)
+    a.mov(mem16(RDI, ref=HELLO_OUT), AX)
+    _put_length(a, 2, 0)
+    a.add(RDI, 4)
+    a.movzx(EAX, arena.share_len)
+    a.sub(ECX, EAX)
+    a.lea(RSI, arena.kem.ek.address)
+    a.rep_movsb()
+    a.mov(ECX, EAX)
+    a.lea(RSI, arena.share.address)
+    a.rep_movsb()
+
+
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; random, session id, share and name are chosen")],
-    clobbers=[RAX, RCX, RDI, RSI],
+    clobbers=[RAX, RCX, RDX, RDI, RSI],
     reads=[
         TlsContext.arena_ptr,
         TlsArena.is_address,
@@ -67,8 +97,12 @@ def _put_length(a: Asm, offset: int, more: int) -> None:
         TlsArena.share_group,
         TlsArena.share_len,
         TlsArena.share,
+        TlsArena.second_group,
+        TlsArena.hybrid,
         TlsArena.cookie_len,
         TLS_HELLO_SUITES,
+        TLS_HELLO_GROUPS,
+        TLS_HELLO_HYBRID_GROUPS,
         TLS_HELLO_EXTENSIONS,
     ],
     writes=[TlsArena.hello_len, HELLO_OUT],
@@ -110,22 +144,31 @@ def tls_write_hello(a: Asm, shard: ShardContext) -> None:
         a.add(RDI, 4 + SERVER_NAME_COST)
         a.lea(RSI, arena.host.address)
         a.rep_movsb()
+    a.lea(RSI, TLS_HELLO_GROUPS.address)
+    a.mov(ECX, TLS_HELLO_GROUPS.size)
+    a.cmp(arena.hybrid, Hybrid.OFF)
+    with a.if_(NE):
+        a.lea(RSI, TLS_HELLO_HYBRID_GROUPS.address)
+        a.mov(ECX, TLS_HELLO_HYBRID_GROUPS.size)
+    a.rep_movsb()
     a.lea(RSI, TLS_HELLO_EXTENSIONS.address)
     a.mov(ECX, TLS_HELLO_EXTENSIONS.size)
     a.rep_movsb()
 
-    # One share; a server that wants the other group asks for it.
-    a.movzx(ECX, arena.share_len)
+    # One share, or two; a server that wants another group asks for it.
+    a.mov(RDX, RDI)
     _put16(a, 0, Extension.KEY_SHARE)
-    _put_length(a, 2, 6)
-    _put_length(a, 4, 4)
-    a.mov(AX, arena.share_group)
-    a.rol(AX, 8)
-    a.mov(mem16(RDI, 6, ref=HELLO_OUT), AX)
-    _put_length(a, 8, 0)
-    a.add(RDI, 10)
-    a.lea(RSI, arena.share.address)
-    a.rep_movsb()
+    a.add(RDI, LIST_AT)
+    _write_share(a, arena, arena.share_group)
+    a.cmp(arena.second_group, 0)
+    with a.if_(NE):
+        _write_share(a, arena, arena.second_group)
+    a.mov(RCX, RDI)
+    a.sub(RCX, RDX)
+    a.mov(RDI, RDX)
+    _put_length(a, 2, -4)
+    _put_length(a, 4, -LIST_AT)
+    a.add(RDI, RCX)
 
     with a.block() as plain:
         a.mov(ECX, arena.cookie_len)

@@ -24,7 +24,7 @@ from firmware.crypto.sha256 import sha256_update
 from firmware.crypto.sha512 import sha512_update
 from firmware.layouts.crypto import HMAC, SHA256_DIGEST_BYTES, SHA384_DIGEST_BYTES
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import SECRET_MAX, Suite, TlsContext
+from firmware.layouts.tls import SECRET_MAX, Group, Suite, TlsContext
 from firmware.layouts.tls_arena import SHARED_BYTES, TlsArena
 from firmware.layouts.tls_schedule import (
     CLIENT_DATA,
@@ -146,7 +146,7 @@ def _by_hash(
 @routine(
     inputs=[In(RBX, ShardContext, "the shard; `shared` and `digest` up to ServerHello are there")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.arena_ptr, TlsContext.suite],
+    reads=[TlsContext.arena_ptr, TlsContext.suite, TlsContext.group],
     writes=[TlsArena.shared],
     calls=[tls_extract, tls_derive],
     saves=[R12],
@@ -159,6 +159,9 @@ def tls_handshake_secrets(a: Asm, shard: ShardContext) -> None:
     _by_hash(a, RSI, RAX, EARLY_SALTS, shard)
     a.lea(RDX, arena.shared.address)
     a.mov(R8D, SHARED_BYTES)
+    a.cmp(shard.tls.group, Group.X25519MLKEM768)
+    with a.if_(E):
+        a.mov(R8D, 2 * SHARED_BYTES)
     a.call(tls_extract)
     for label, out in (
         (CLIENT_HANDSHAKE, arena.client_secret),
@@ -169,7 +172,7 @@ def tls_handshake_secrets(a: Asm, shard: ShardContext) -> None:
         a.lea(RDI, out.address)
         a.call(tls_derive)
     a.lea(RDI, arena.shared.address)
-    a.mov(ECX, SHARED_BYTES // 8)
+    a.mov(ECX, 2 * SHARED_BYTES // 8)
     a.xor(EAX, EAX)
     a.rep_stosq()
     a.ret()

@@ -10,12 +10,14 @@ from firmware.layouts.tls import (
     Extension,
     Group,
     HandshakeType,
+    Hybrid,
     TlsContext,
 )
 from firmware.layouts.tls_arena import (
     DOWNGRADE_RANDOM,
+    GROUPS,
+    PEER_SHARE_BYTES,
     SESSION_ID_BYTES,
-    SHARE_BYTES,
     SUITES,
     SUITES_FIRST,
     TLS_RETRY_RANDOM,
@@ -46,7 +48,6 @@ from toolchain.asm import (
     ECX,
     EDX,
     ESI,
-    NE,
     NZ,
     R8,
     R9D,
@@ -65,6 +66,7 @@ from toolchain.asm import (
     A,
     Asm,
     B,
+    E,
     In,
     Out,
     Reg32,
@@ -231,15 +233,21 @@ def tls_judge_hello(a: Asm, shard: ShardContext, body: Reg64, length: Reg32, pla
     inputs=[In(RBX, ShardContext, "a shard whose ServerHello was judged")],
     outputs=[Out(R9D, "why it is refused, as an error; 0 = it is not")],
     clobbers=[RAX, RCX, RDI, RSI],
-    reads=[TlsContext.arena_ptr, TlsArena.found, TlsArena.share_group, MESSAGE_IN],
+    reads=[
+        TlsContext.arena_ptr,
+        TlsArena.found,
+        TlsArena.share_group,
+        TlsArena.second_group,
+        MESSAGE_IN,
+    ],
     writes=[TlsContext.group, TlsArena.peer_share],
     saves=[R12],
     source="RFC 8446 4.2.8",
 )
 def tls_take_share(a: Asm, shard: ShardContext) -> None:
-    """Take the server's key share, which must be of the group that we sent one for."""
+    """Take the server's key share, which must be of a group that we sent one for."""
     bad = Refusals(a, (GROUP,), {MESSAGE_FORM: HandshakeType.SERVER_HELLO})
-    out, arena = a.label("out"), TlsArena.at(R12)
+    out, known, arena = a.label("out"), a.label("known"), TlsArena.at(R12)
     a.mov(R12, shard.tls.arena_ptr)
     row(a, arena, Extension.KEY_SHARE)
     a.j(Z, bad[KEY_SHARE_MISSING])
@@ -251,12 +259,17 @@ def tls_take_share(a: Asm, shard: ShardContext) -> None:
     a.jne(bad[MESSAGE_FORM])
     a.movzx(EAX, mem16(RSI, ref=MESSAGE_IN))
     a.rol(AX, 8)
-    a.cmp(AX, arena.share_group)
-    a.jne(bad[GROUP])
-    a.mov(R9D, SHARE_BYTES[Group.X25519])
-    a.cmp(EAX, Group.X25519)
-    with a.if_(NE):
-        a.mov(R9D, SHARE_BYTES[Group.SECP256R1])
+    for group, size in PEER_SHARE_BYTES.items():  # unrolled: three groups
+        a.mov(R9D, size)
+        a.cmp(EAX, group)
+        a.j(E, known)
+    a.jmp(bad[GROUP])
+    a.place(known)
+    with a.block() as sent:
+        a.cmp(AX, arena.share_group)
+        a.leave(E, sent)
+        a.cmp(AX, arena.second_group)
+        a.jne(bad[GROUP])
     a.cmp(ECX, R9D)
     a.jne(bad[KEY_SHARE])
     a.mov(shard.tls.group, AX)
@@ -282,6 +295,8 @@ def tls_take_share(a: Asm, shard: ShardContext) -> None:
         TlsContext.suite,
         TlsArena.found,
         TlsArena.share_group,
+        TlsArena.second_group,
+        TlsArena.hybrid,
         MESSAGE_IN,
     ],
     writes=[TlsArena.retry_suite, TlsArena.cookie, TlsArena.cookie_len],
@@ -300,14 +315,18 @@ def tls_take_retry(a: Asm, shard: ShardContext) -> None:
         a.jne(bad[MESSAGE_FORM])
         a.movzx(EAX, mem16(RSI, ref=MESSAGE_IN))
         a.rol(AX, 8)
-        # We sent a share of the one group, so only the other may be asked for.
-        a.cmp(AX, arena.share_group)
-        a.je(bad[GROUP])
+        # What we offer may be asked for, unless we sent a share of it.
+        for sent in (arena.share_group, arena.second_group):  # unrolled: two shares
+            a.cmp(AX, sent)
+            a.je(bad[GROUP])
         with a.block() as offered:
-            a.cmp(EAX, Group.X25519)
-            a.leave(Z, offered)
-            a.cmp(EAX, Group.SECP256R1)
+            for group in GROUPS:  # unrolled: two groups
+                a.cmp(EAX, group)
+                a.leave(Z, offered)
+            a.cmp(EAX, Group.X25519MLKEM768)
             a.jne(bad[GROUP])
+            a.cmp(arena.hybrid, Hybrid.OFF)
+            a.je(bad[GROUP])
         a.mov(EDX, EAX)
     row(a, arena, Extension.COOKIE)
     with a.if_(NZ):

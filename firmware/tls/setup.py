@@ -13,8 +13,8 @@ from toolchain.asm import EAX, ECX, EDX, RAX, Asm, E, routine
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[ConfigBlob.gateway_secure, TrustStore.count],
-    writes=[TlsPool.trust],
+    reads=[ConfigBlob.gateway_secure, ConfigBlob.tls_hybrid, TrustStore.count],
+    writes=[TlsPool.trust, TlsPool.hybrid],
     calls=[crypto_begin, tls_arenas_make, log_write],
     source="firmware/docs/tls.md#before-the-syn",
 )
@@ -26,6 +26,8 @@ def tls_setup(a: Asm) -> None:
     a.call(crypto_begin)
     a.lea(RAX, TRUST_STORE.address)
     a.mov(TLS_POOL.it.trust, RAX)
+    a.movzx(EAX, CONFIG.it.tls_hybrid)
+    a.mov(TLS_POOL.it.hybrid, EAX)
     a.call(tls_arenas_make)
     a.mov(EDX, EAX)
     a.mov(ECX, TRUST_STORE.it.count)

@@ -93,7 +93,7 @@ class TestDefaults:
         # [fleet], which excludes [shards], has a test of its own.
         single = re.sub(r"^# \[fleet\]\n.*?(?=^\[)", "", TEMPLATE.read_text(), flags=re.M | re.S)
         shown = re.sub(r"^# (?=[a-z_]+ = )", "", single, flags=re.M)
-        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|anchors|extra_anchors|pins|time|address|netmask|router|dns)\b.*$"
+        alternatives = r"^(token_file|key_file|url|discovery_url|schedule_ms|resume_suffix|presence|large_threshold|ignored_events|flags|initial_guild_id|host|port = 80$|path|dhcp = false|anchors|extra_anchors|pins|hybrid|time|address|netmask|router|dns)\b.*$"
         config = load(
             re.sub(alternatives, "", shown, flags=re.M),
             {"SHARDFW_TOKEN": "local-development", "SHARDFW_CONTROL_KEY": "k" * 32},

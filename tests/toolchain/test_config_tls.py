@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmware.layouts.config import ConfigBlob
+from firmware.layouts.tls import Hybrid
 from firmware.layouts.trust import TrustStore
 from tests.support.chains import issue, root, validity
 from toolchain.cli.blob import config_blob
@@ -134,6 +135,21 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, fail, text, message):
 
 
 PINS = [f"sha256/{base64.b64encode(bytes([n]) + bytes(range(2, 33))).decode()}" for n in range(17)]
+
+
+@pytest.mark.parametrize("mode", Hybrid)
+def test_the_hybrid_goes_into_the_page(load, mode):
+    config = load(f"{SECURE}[tls]\nhybrid = '{mode.name.lower()}'\n")
+    assert unpack(ConfigBlob, config_blob(config))["tls_hybrid"] == mode
+
+
+def test_the_hybrid_by_default_and_what_it_may_not_be(load, fail):
+    assert unpack(ConfigBlob, config_blob(load(SECURE)))["tls_hybrid"] == Hybrid.OFF
+    (line,) = fail(f"{SECURE}[tls]\nhybrid = true\n")
+    assert line.startswith("node.toml:4: tls.hybrid: ")
+    assert 'true does not work in this version. Write "off", "offer" or "share"' in line
+    (line,) = fail("[tls]\nhybrid = 'share'\n")
+    assert line.startswith("node.toml:2: tls.hybrid: the gateway is reached without TLS")
 
 
 def test_pins_go_into_the_store(load):

@@ -18,6 +18,7 @@ from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.log_line import Level
 from firmware.layouts.policy import OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
+from firmware.layouts.tls import Hybrid
 from toolchain.config.endpoint import service_of
 from toolchain.config.load import DEFAULT_TOKEN_ENV, DEVELOPMENT_TOKEN
 from toolchain.layout.pack import pack
@@ -128,6 +129,7 @@ def config_blob(config: NodeConfig) -> bytes:
             "token_len": len(token),
             "gateway_port": endpoint.port,
             "gateway_secure": endpoint.secure,
+            "tls_hybrid": Hybrid[config.tls.hybrid.upper()],
             "diagnostics_port": config.diagnostics.port,
             "profile": PROFILES[config.gateway.profile],
             "discovery": DiscoveryMode[config.gateway.discovery.upper()],

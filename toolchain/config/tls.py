@@ -56,6 +56,11 @@ class TlsConfig(Section):
         description=f'at most {PINS_MAX} keys, such as "{PIN_PREFIX}" and 44 characters of base64',
     )
 
+    hybrid: Literal["off", "offer", "share"] = Field(
+        "off",
+        description='"off", "offer" or "share": whether X25519MLKEM768 is offered, and with a key share',
+    )
+
     @field_validator("pins")
     @classmethod
     def _are_pins(cls, value: list[str]) -> list[str]:

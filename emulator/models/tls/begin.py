@@ -8,7 +8,8 @@ from emulator.models.tls.hellos import tls_send_message
 from emulator.models.tls.share import tls_make_share
 from emulator.models.tls.transcript import arena_of
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import Group, TlsState
+from firmware.layouts.tls import Group, Hybrid, TlsState
+from firmware.layouts.tls_pool import TLS_POOL
 from firmware.layouts.tls_sites import NO_ROOM
 
 
@@ -18,7 +19,11 @@ def tls_begin(w: World, shard: int) -> None:
     tls, arena = w.view(ShardContext, shard).tls, arena_of(w, shard)
     drbg_bytes(w, arena.offset_of("random"), 32)
     drbg_bytes(w, arena.offset_of("session_id"), 32)
-    tls_make_share(w, shard, Group.X25519)
+    arena.hybrid = w.g(TLS_POOL).hybrid
+    both = arena.hybrid == Hybrid.SHARE
+    tls_make_share(w, shard, Group.X25519MLKEM768 if both else Group.X25519)
+    if both:
+        arena.second_group = Group.X25519
     tls_write_hello(w, shard)
     if tls_send_message(w, shard, arena.offset_of("hello"), arena.hello_len):
         refuse(w, shard, NO_ROOM)

@@ -2,8 +2,8 @@
 
 from emulator.effects import World, model
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tls import Scheme
-from firmware.layouts.tls_arena import GROUPS, SUITES, TlsArena
+from firmware.layouts.tls import Group, Scheme
+from firmware.layouts.tls_arena import GROUPS, HYBRID_GROUPS, SUITES, TlsArena
 
 
 def vector(size: int, contents: bytes) -> bytes:
@@ -23,15 +23,21 @@ def extension(kind: int, value: bytes) -> bytes:
 
 @model
 def tls_write_hello(w: World, shard: int) -> None:
-    """Name, groups, schemes, protocol, version, one share, and the cookie when there is one."""
+    """Name, groups, schemes, protocol, version, a share or two, and the cookie when there is one."""
     arena = w.view(TlsArena, w.view(ShardContext, shard).tls.arena_ptr)
     name = b"" if arena.is_address else arena.host[: arena.host_len]
     found = extension(0, vector(2, b"\x00" + vector(2, name))) if name else b""
-    found += extension(10, numbers(GROUPS)) + extension(13, numbers(tuple(Scheme)))
+    groups = HYBRID_GROUPS if arena.hybrid else GROUPS
+    found += extension(10, numbers(groups)) + extension(13, numbers(tuple(Scheme)))
     found += extension(16, vector(2, vector(1, b"http/1.1")))
     found += extension(43, vector(1, b"\x03\x04"))
-    share = arena.share[: arena.share_len]
-    found += extension(51, vector(2, arena.share_group.to_bytes(2, "big") + vector(2, share)))
+    shares = b""
+    for group in (arena.share_group, arena.second_group):
+        key = arena.share[: arena.share_len] if group else b""
+        if group == Group.X25519MLKEM768:
+            key = bytes(arena.kem.ek) + key
+        shares += int(group).to_bytes(2, "big") + vector(2, key) if group else b""
+    found += extension(51, vector(2, shares))
     if arena.cookie_len:
         found += extension(44, vector(2, arena.cookie[: arena.cookie_len]))
     body = b"\x03\x03" + bytes(arena.random) + vector(1, bytes(arena.session_id))

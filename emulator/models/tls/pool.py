@@ -66,11 +66,11 @@ def tls_arena_give(w: World, shard: int) -> None:
 
 @model
 def tls_arenas_make(w: World) -> int:
-    """Eight pages each, unmapped memory between them; EAX counts what there was memory for."""
+    """Eleven pages each, unmapped memory between them; EAX counts what there was memory for."""
     pool = w.g(TLS_POOL)
     for n in range(4):
         at = 0x6B00_0000 + n * 0x1_0000
-        if map_fresh(w, at, 8):
+        if map_fresh(w, at, 11):
             return n
         pool.slots[n].address = at
     return 4

@@ -17,6 +17,8 @@ from emulator.models.crypto.sha256 import sha256_update
 from emulator.models.crypto.sha512 import sha512_update
 from emulator.models.tls.transcript import arena_of, is_sha384, size_of
 from firmware.layouts.crypto import HMAC
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.tls import Group
 from firmware.layouts.tls_schedule import (
     CLIENT_DATA,
     CLIENT_HANDSHAKE,
@@ -64,10 +66,11 @@ def tls_extract(w: World, shard: int, salt: int, ikm: int, size: int) -> None:
 def tls_handshake_secrets(w: World, shard: int) -> None:
     """The salt is known before: without a key from before it never changes."""
     arena, salt = arena_of(w, shard), w.address(EARLY_SALTS[size_of(w, shard)])
-    tls_extract(w, shard, salt, arena.offset_of("shared"), 32)
+    hybrid = w.view(ShardContext, shard).tls.group == Group.X25519MLKEM768
+    tls_extract(w, shard, salt, arena.offset_of("shared"), 64 if hybrid else 32)
     for label, out in ((CLIENT_HANDSHAKE, "client_secret"), (SERVER_HANDSHAKE, "server_secret")):
         tls_derive(w, shard, arena.offset_of("secret"), w.address(label), arena.offset_of(out))
-    arena.shared[:] = bytes(32)
+    arena.shared[:] = bytes(64)
 
 
 @model

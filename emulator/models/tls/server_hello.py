@@ -23,8 +23,8 @@ from firmware.layouts.tls_sites import (
 
 _HELLO_FORM = MESSAGE_FORM.code | HandshakeType.SERVER_HELLO
 _RETRY_FORM = MESSAGE_FORM.code | HandshakeType.HELLO_RETRY_REQUEST
-# RFC 8446 4.2.8.2 and RFC 7748 6.1: bytes of a share.
-_SHARES = {0x001D: 32, 0x0017: 65}
+# RFC 8446 4.2.8.2, RFC 7748 6.1, draft-ietf-tls-ecdhe-mlkem 3.2: bytes of a server's share.
+_SHARES = {0x001D: 32, 0x0017: 65, 0x11EC: 1120}
 
 
 def number(data: bytes) -> int:
@@ -98,9 +98,9 @@ def tls_take_share(w: World, shard: int) -> int:
     if len(value) < 4 or number(value[2:4]) != len(value) - 4:
         return _HELLO_FORM
     group, share = number(value[:2]), value[4:]
-    if group != arena.share_group:
+    if group not in _SHARES or group not in (arena.share_group, arena.second_group):
         return GROUP.code | group
-    if len(share) != _SHARES.get(group, 65):
+    if len(share) != _SHARES[group]:
         return KEY_SHARE.code
     tls.group = group
     arena.peer_share[: len(share)] = share
@@ -118,7 +118,8 @@ def tls_take_retry(w: World, shard: int) -> tuple[int, int]:
         if len(share) != 2:
             return _RETRY_FORM, 0
         group = number(share)
-        if group == arena.share_group or group not in _SHARES:
+        offered = _SHARES.keys() - (set() if arena.hybrid else {0x11EC})
+        if group not in offered - {arena.share_group, arena.second_group}:
             return GROUP.code | group, 0
     if cookie is None:
         if not group:

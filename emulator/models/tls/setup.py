@@ -18,4 +18,5 @@ def tls_setup(w: World) -> None:
     crypto_begin(w)
     store = w.g(TRUST_STORE)
     w.g(TLS_POOL).trust = store.address_
+    w.g(TLS_POOL).hybrid = w.g(CONFIG).tls_hybrid
     log(w, TLS_STARTED, None, tls_arenas_make(w), store.count)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.layouts.tls import Suite
+from firmware.layouts.tls import Group, Suite
 from firmware.layouts.tls_schedule import EARLY_SALTS, EMPTY_DIGESTS
 from firmware.tls.schedule import (
     tls_data_secrets,
@@ -59,12 +59,12 @@ def test_the_trace_of_the_rfc_byte_for_byte():
     add(trace.CLIENT_HELLO)
     add(trace.SERVER_HELLO)
     assert digest() == trace.DIGEST_SERVER_HELLO
-    arena.shared[:] = trace.SHARED
+    arena.shared[:32] = trace.SHARED
     BENCH.call(tls_handshake_secrets)
     assert field("secret") == trace.HANDSHAKE_SECRET
     assert field("client_secret") == trace.CLIENT_HANDSHAKE
     assert field("server_secret") == trace.SERVER_HANDSHAKE
-    assert bytes(arena.shared) == bytes(32)
+    assert bytes(arena.shared) == bytes(64)
 
     for message in (trace.EXTENSIONS, trace.CERTIFICATE, trace.CERTIFICATE_VERIFY):
         add(message)
@@ -100,14 +100,16 @@ def test_what_is_known_before_is_what_the_drawing_gives(name):
         assert SALTS[32].hex().startswith("6f2615a108c702c5678f54fc9dbab697")
 
 
+@pytest.mark.parametrize("group", [Group.X25519, Group.SECP256R1, Group.X25519MLKEM768])
 @pytest.mark.parametrize("suite", HASHES)
 @settings(max_examples=4)
-@given(shared=st.binary(min_size=32, max_size=32), messages=st.lists(st.binary(max_size=300)))
-def test_any_secret_with_either_hash(suite, shared, messages):
+@given(both=st.binary(min_size=64, max_size=64), messages=st.lists(st.binary(max_size=300)))
+def test_any_secret_with_either_hash(suite, group, both, messages):
     name = HASHES[suite]
     size = hashlib.new(name).digest_size
     BENCH.reset()
-    BENCH.tls.suite, BENCH.arena.shared[:] = suite, shared
+    BENCH.tls.suite, BENCH.tls.group, BENCH.arena.shared[:] = suite, group, both
+    shared = both if group == Group.X25519MLKEM768 else both[:32]
     BENCH.call(tls_transcript_start)
     for message in messages:
         add(message)
