@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.faults import FaultPlan, shortest
@@ -24,7 +24,6 @@ from emulator.simulation.faults import FaultPlan, shortest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from emulator.simulation.rig import Rig
     from emulator.simulation.wire import Segment
     from emulator.simulation.world import World
 
@@ -50,7 +49,7 @@ class Trial:
 
     seed: int
     replacement: FaultPlan | None = None
-    on_rig: Callable[[Rig], None] | None = None
+    on_rig: Callable[[Any], None] | None = None
     segment: Segment | None = field(default=None, init=False)
     plan: FaultPlan = field(default_factory=FaultPlan, init=False)
 

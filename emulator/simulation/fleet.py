@@ -17,19 +17,22 @@ from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.internet import Internet
 from emulator.simulation.invariants import Invariants
 from emulator.simulation.monitor import Monitor
-from emulator.simulation.node import ImageNode
+from emulator.simulation.node import TSC_AT_ZERO, ImageNode
 from emulator.simulation.node_facts import MAC, NodeFacts
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.wire import Segment
-from emulator.simulation.world import World
+from emulator.simulation.world import MILLION, World
 from emulator.simulation.write_watch import WriteWatch
 from firmware.layouts.node import CORE, SLOT_ACTIVE
 from firmware.layouts.shard import ShardState
 from pxe.gateway import GatewayOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from emulator.simulation.faults import FaultPlan
     from emulator.simulation.shard_row import ShardRow
+    from emulator.simulation.world import Attachment
 
 
 class Station:
@@ -41,18 +44,31 @@ class Station:
         name: of its port.
         facts: of the node.
         watch: judge every store into a workspace.
+        clock_ppm: how much faster than the world's its clock runs, in millionths.
+        tsc_at_zero: TSC when virtual time is zero.
     """
 
     def __init__(
-        self, world: World, segment: Segment, name: str, facts: NodeFacts, *, watch: bool = True
+        self,
+        world: World,
+        segment: Segment,
+        name: str,
+        facts: NodeFacts,
+        *,
+        watch: bool = True,
+        clock_ppm: int = 0,
+        tsc_at_zero: int = TSC_AT_ZERO,
     ) -> None:
         self.facts, self._watch = facts, watch
+        self._ppm, self._tsc_at_zero = clock_ppm, tsc_at_zero
+        self.after_turn: list[Callable[[Attachment], None]] = []
+        """Whoever else wants to look at the node after its turns, across power cycles."""
         self.monitor = Monitor(segment, name)
         self.boots = 0
         self.invariants: Invariants
         self._world = world
-        self.node = self._boot()
-        self.attachment = world.attach(self.node, segment.port(name))
+        self.node = self._boot(world.now_ns + world.now_ns * clock_ppm // MILLION)
+        self.attachment = world.attach(self.node, segment.port(name), clock_ppm=clock_ppm)
         self._connect()
 
     def power_off(self) -> None:
@@ -63,7 +79,7 @@ class Station:
     def power_on(self) -> None:
         """Boot the node anew; nothing of its memory is left."""
         if not self.attachment.powered:
-            self.node = self._boot()
+            self.node = self._boot(self.attachment.node_ns(self._world.now_ns))
             self.attachment.power_on(self.node)
             self._connect()
 
@@ -78,11 +94,14 @@ class Station:
         held = (row for n, row in enumerate(self.rows) if slots[n].flags & SLOT_ACTIVE)
         return self.attachment.powered and all(row.state == ShardState.READY for row in held)
 
-    def _boot(self) -> ImageNode:
+    def _boot(self, now_ns: int) -> ImageNode:
         self.boots += 1
         # No two nodes and no two boots draw the same numbers.
         seed = (self._world.seed, self.facts.mac, self.boots)
-        return ImageNode(self.facts, seed=repr(seed), now_ns=self._world.now_ns)
+        return ImageNode(
+            self.facts, seed=repr(seed), now_ns=now_ns, tsc_at_zero=self._tsc_at_zero,
+            wall_ns=lambda: self._world.now_ns,
+        )  # fmt: skip
 
     def _connect(self) -> None:
         self.node.plug(self.attachment)
@@ -90,6 +109,11 @@ class Station:
         self.attachment.after_turn[:] = [self.invariants.check]
         if self._watch:
             self.attachment.after_turn.append(WriteWatch(self.node).judge)
+        self.attachment.after_turn.append(self._tell_turn)
+
+    def _tell_turn(self, attachment: Attachment) -> None:
+        for observe in self.after_turn:
+            observe(attachment)
 
 
 class Fleet:

@@ -30,8 +30,10 @@ from emulator.simulation.trace import BlockTrace
 from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits
 from firmware.layouts.boot import BOOT
+from firmware.layouts.bus import LINK_SLOTS
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.log import LOG, LOG_RING_BYTES
 from firmware.layouts.memory import (
     ADDRESS_MASK,
@@ -75,7 +77,10 @@ _PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 def link_node(init: Routine, step: Routine) -> Image:
     """Link the 64-bit part of an image whose entries are called `node_init` and `node_step`."""
-    keep = (CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, MEMORY, LOG, SURVIVAL, TRUST_STORE)
+    keep = (
+        CORE, CLOCK, LEASE, NETWORK, PLAN, BOOT, CONFIG, FLEET_CONFIG, MEMORY, LOG, SURVIVAL,
+        TRUST_STORE,
+    )  # fmt: skip
     return Linker((init, step), SECTIONS, keep=keep).link()
 
 
@@ -148,6 +153,8 @@ class ImageNode:
             Region("dma", limits.WINDOW_DMA, limits.DMA_BYTES),
             Region("record", limits.RECORD_PAGE, limits.KEPT_PAGES * PAGE),
         ]
+        if self.facts.fleet:
+            regions += [r for n in LINK_SLOTS for r in workspace_regions(n)]
         if self.facts.trust:
             regions += [
                 Region(f"arena{n}", limits.WINDOW_ARENAS + n * limits.ARENA_STRIDE, TlsArena.SIZE)
@@ -278,6 +285,8 @@ class ImageNode:
         machine.write(image.address(MEMORY), self.facts.memory())
         if self.facts.trust:
             machine.write(image.address(TRUST_STORE), self.facts.trust)
+        if self.facts.fleet:
+            machine.write(image.address(FLEET_CONFIG), self.facts.fleet)
         clock = self.g(CLOCK)
         clock.tsc_cycles_per_ms = CYCLES_PER_MS
         clock.boot_tsc = clock.unix_tsc = boot_tsc

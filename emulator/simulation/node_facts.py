@@ -67,6 +67,8 @@ class NodeFacts:
         identify_shards: whether Identify carries the shard pair.
         plan_auto: whether the node moves to a larger total by itself.
         spare: slots beyond the shards that a move may fill.
+        fleet: the fleet's page; with one the plan in NATS says which shards the node has, and `shards`
+            is how many it can have.
         identify_fields: optional fields of Identify as JSON, each behind a comma.
         session_provider: who keeps sessions while the node is off.
         on_malformed: what a dispatch does that cannot be read.
@@ -104,6 +106,7 @@ class NodeFacts:
     on_malformed: OnMalformed = OnMalformed.SKIP
     plan_auto: bool = False
     spare: int = 0
+    fleet: bytes = b""
 
     @property
     def slots(self) -> int:
@@ -128,9 +131,9 @@ class NodeFacts:
                 "magic": CONFIG_MAGIC,
                 "version": 1,
                 "build_time": 1_790_000_000,
-                "global_total": self.total or self.start + self.shards,
+                "global_total": 0 if self.fleet else self.total or self.start + self.shards,
                 "local_start": self.start,
-                "local_count": self.shards,
+                "local_count": 0 if self.fleet else self.shards,
                 "lease_ms": self.lease_ms,
                 "intents": 1,
                 "max_concurrency": self.max_concurrency,

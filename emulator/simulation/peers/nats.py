@@ -39,6 +39,7 @@ class NatsPeer:
 
     Attributes:
         cluster: what is behind the wire.
+        only: by address of a client, the one server that it reaches; others reach all.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class NatsPeer:
         self.cluster = NatsCluster(
             host.world.events, random, servers=len(addresses), options=options, pace=pace
         )
+        self.only: dict[bytes, int] = {}
+        self._pipes: list[_Pipe] = []
         self._tls, self._first = tls, handshake_first
         for server, address in zip(self.cluster.servers, addresses, strict=True):
             raw = ip(address)
@@ -68,7 +71,28 @@ class NatsPeer:
             server.on_power = partial(_listen, listener)
 
     def _accept(self, server: NatsServer, tcp: Connection) -> None:
-        _Pipe(server, tcp, self._tls, first=self._first)
+        pipe = _Pipe(server, tcp, self._tls, first=self._first)
+        self._pipes = [each for each in self._pipes if not each.tcp.close_reason]
+        self._pipes.append(pipe)
+        self._bar(pipe)
+
+    def restrict(self, client: bytes, index: int) -> None:
+        """Let a client reach one server alone: what it says to others vanishes, and their answers."""
+        self.only[client] = index
+        for pipe in self._pipes:
+            self._bar(pipe)
+
+    def release(self) -> None:
+        """Let every client reach every server."""
+        self.only.clear()
+        for pipe in self._pipes:
+            self._bar(pipe)
+
+    def _bar(self, pipe: _Pipe) -> None:
+        index = pipe.server.index
+        barred = self.only.get(pipe.tcp.remote[0], index) != index
+        pipe.tcp.in_filter = (lambda _segment: None) if barred else None
+        pipe.tcp.out_filter = (lambda _segment: ()) if barred else None
 
 
 def _listen(listener: Listener, up: bool) -> None:
@@ -82,7 +106,7 @@ class _Pipe:
     def __init__(
         self, server: NatsServer, tcp: Connection, tls: ssl.SSLContext | None, *, first: bool
     ) -> None:
-        self._tcp, self._tls = tcp, tls
+        self.server, self.tcp, self._tls = server, tcp, tls
         self._stream: Connection | TlsConnection = tcp
         if tls is not None and first:
             self._stream = TlsConnection(tcp, tls)
@@ -96,14 +120,13 @@ class _Pipe:
             tcp.on_open = self._greet
 
     def _greet(self) -> None:
-        server = self._session.server
-        if server.paused:
-            server.backlog.append(self._greet)
+        if self.server.paused:
+            self.server.backlog.append(self._greet)
             return
         self._session.greet()
-        if self._tls is not None and self._stream is self._tcp:
+        if self._tls is not None and self._stream is self.tcp:
             # What comes now is a ClientHello; what is said from now on is sealed.
-            self._stream = TlsConnection(self._tcp, self._tls)
+            self._stream = TlsConnection(self.tcp, self._tls)
             self._listen(self._stream)
 
     def _listen(self, stream: Connection | TlsConnection) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,27 +10,8 @@ import pytest
 from emulator.simulation.clock import NS_PER_S, EventQueue
 from emulator.simulation.nats.cluster import NatsCluster
 from emulator.simulation.nats.faults import ClusterFaults, plan_actions
+from tests.support.nats_client import Ear, Heard
 from tests.support.nats_script import CONNECT, SIMULATED_STREAMS
-
-HEADER = re.compile(rb"(H?MSG) (\S+) (\S+) (?:(\S+) )??(?:(\d+) )?(\d+)\r\n")
-
-
-@dataclass
-class Heard:
-    """One message: subject, subscription, reply, header block, body."""
-
-    subject: str
-    sid: str
-    reply: str
-    header: bytes
-    body: bytes
-    at_ns: int = 0
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """Stream sequence, consumer sequence and pending of a delivery."""
-        words = self.reply.split(".")
-        return int(words[5]), int(words[6]), int(words[8])
 
 
 @dataclass
@@ -42,11 +22,10 @@ class Client:
     name: str
     server: int
     heard: list[Heard] = field(default_factory=list)
-    said: bytes = b""
     closed: bool = False
 
     def join(self) -> Client:
-        self._data = b""
+        self.ear = Ear()
         self.closed = False
         accept = self.bench.cluster.servers[self.server].accept
         self.session = accept(self._take, self._end, self._end)
@@ -67,24 +46,12 @@ class Client:
     def _end(self) -> None:
         self.closed = True
 
+    @property
+    def said(self) -> bytes:
+        return self.ear.said
+
     def _take(self, data: bytes) -> None:
-        self._data += data
-        while b"\r\n" in self._data:
-            line, _, rest = self._data.partition(b"\r\n")
-            found = HEADER.match(line + b"\r\n")
-            if found is None:
-                self.said += line + b"\r\n"
-                self._data = rest
-                continue
-            head, total = int(found[5] or 0), int(found[6])
-            if len(rest) < total + 2:
-                return
-            if found[1] == b"MSG":
-                head = 0
-            self._data = rest[total + 2 :]
-            subject, sid, reply = (each.decode() if each else "" for each in found.groups()[1:4])
-            now_ns = self.bench.events.now_ns
-            self.heard.append(Heard(subject, sid, reply, rest[:head], rest[head:total], now_ns))
+        self.heard += self.ear.hear(data)
 
 
 class Bench:

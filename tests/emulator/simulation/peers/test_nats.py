@@ -174,3 +174,19 @@ def test_a_client_that_hangs_up_is_forgotten(pair):
     client.tcp.close()
     client.run()
     assert not peer.cluster.servers[0].sessions
+
+
+def test_a_client_may_reach_one_server_alone(pair):
+    peer = peer_on(pair)
+    client = Client(pair, ADDRESSES[0])
+    client.run()
+    peer.restrict(pair.node.address, 1)
+    client.heard = b""
+    client.say(CONNECT + b"PING\r\n")
+    other, there = Client(pair, ADDRESSES[2]), Client(pair, ADDRESSES[1])
+    there.run()
+    assert client.heard == other.heard == b""
+    assert there.heard.startswith(b"INFO")
+    peer.release()
+    client.run(5)
+    assert b"PONG" in client.heard
