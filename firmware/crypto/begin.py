@@ -99,6 +99,7 @@ FAMILIES = (
     Row(Family.X25519, _V.x25519, _ADX),
     Row(Family.P256, _V.p256, _ADX),
     Row(Family.SIGNATURES, _V.signatures, _ADX),
+    Row(Family.ED25519, _V.ed25519, _ADX),
 )
 
 
@@ -154,7 +155,7 @@ def crypto_begin(a: Asm) -> None:
     """Choose a variant of each family; one that gives a wrong answer is never used."""
     _features(a)
     a.mov(USABLE, 1)
-    for row in FAMILIES:  # unrolled: seven families
+    for row in FAMILIES:  # unrolled: eight families
         done = a.label("done")
         for choice in row.choices:  # unrolled: two at most
             _try(a, row, choice, done)

@@ -16,6 +16,12 @@ from firmware.crypto.ecdsa import (
     ecdsa_p384_verify_adx,
     ecdsa_p384_verify_base,
 )
+from firmware.crypto.ed25519 import (
+    ed25519_key_adx,
+    ed25519_key_base,
+    ed25519_sign_adx,
+    ed25519_sign_base,
+)
 from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
 from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
 from firmware.crypto.rsa_encodings import FUNCTIONS, RSA_PKCS1
@@ -30,6 +36,9 @@ from firmware.layouts.known_answers import (
     HASHED_SHA256,
     HASHED_SHA512,
     KNOWN_BLOCKS,
+    KNOWN_ED25519,
+    KNOWN_ED25519_MESSAGE,
+    KNOWN_ED25519_SEED,
     KNOWN_P256,
     KNOWN_P256_PUBLIC,
     KNOWN_P256_SCALAR,
@@ -292,6 +301,31 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
     )(body)
 
 
+def _ed25519(level: str, make: Routine, sign: Routine) -> Routine:
+    def body(a: Asm) -> None:
+        """Sign a known message with a known key."""
+        a.xor(_WRONG, _WRONG)
+        a.lea(RDI, W.signer.scalar.address)
+        a.lea(RSI, KNOWN_ED25519_SEED.address)
+        a.call(make)
+        a.lea(RDI, W.digest.address)
+        a.lea(RSI, W.signer.scalar.address)
+        a.lea(RDX, KNOWN_ED25519_MESSAGE.address)
+        a.mov(ECX, KNOWN_ED25519_MESSAGE.size)
+        a.call(sign)
+        _compare(a, W.digest.address, KNOWN_ED25519)
+        _verdict(a)
+
+    body.__name__ = f"known_ed25519_{level}"
+    return routine(
+        outputs=_OUTPUTS,
+        clobbers=CALLER_SAVED,
+        calls=[make, sign],
+        saves=[RBX],
+        source="RFC 8032 7.1",
+    )(body)
+
+
 KNOWN: dict[Family, dict[Variant, Routine]] = {
     Family.SHA256: {
         Variant.FAST: _hash("sha256_shani", sha256_start, sha256_blocks_shani, HASHED_SHA256),
@@ -334,6 +368,10 @@ KNOWN: dict[Family, dict[Variant, Routine]] = {
         Variant.BASE: _signatures(
             "base", rsa_recover_base, ecdsa_p256_verify_base, ecdsa_p384_verify_base
         ),
+    },
+    Family.ED25519: {
+        Variant.FAST: _ed25519("adx", ed25519_key_adx, ed25519_sign_adx),
+        Variant.BASE: _ed25519("base", ed25519_key_base, ed25519_sign_base),
     },
 }
 """Every variant's check."""

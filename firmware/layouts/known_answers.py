@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from firmware.layouts.aead import AEAD_TAG_BYTES, AesGcm
 from firmware.layouts.crypto import SHA512_DIGEST_BYTES
+from firmware.layouts.ed25519 import Ed25519Key
 from firmware.layouts.p256 import P256_SHARE_BYTES
-from toolchain.layout import Global, Struct, bytes_
+from toolchain.layout import Global, Struct, bytes_, nested
 from toolchain.layout.data import constant
 
 if TYPE_CHECKING:
@@ -257,14 +258,29 @@ KNOWN_RSA_DIGEST = _known(
 )
 
 
-class KnownWork(Struct):
-    """Work space of the checks; nothing in it is secret."""
+KNOWN_ED25519_SEED = _known(
+    "ed25519_seed",
+    "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+    "RFC 8032 7.1, test 3: the private key",
+)
+KNOWN_ED25519_MESSAGE = _known("ed25519_message", "af82", "RFC 8032 7.1, test 3: the message")
+KNOWN_ED25519 = _known(
+    "ed25519",
+    "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
+    "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    "RFC 8032 7.1, test 3: the signature",
+)
 
-    SIZE = 0x400
+
+class KnownWork(Struct):
+    """Work space of the checks; nothing in it is a secret of the node."""
+
+    SIZE = 0x440
     key = bytes_(0x00, AesGcm.SIZE, "a key, as any of the ciphers makes it", align=64)
     text = bytes_(0x220, 0x100 + 2 * AEAD_TAG_BYTES, "a text and its tag", align=16)
     out = bytes_(0x340, P256_SHARE_BYTES, "what a key agreement gives", align=8)
-    digest = bytes_(0x388, SHA512_DIGEST_BYTES, "of the message", align=8)
+    digest = bytes_(0x388, SHA512_DIGEST_BYTES, "of the message, or a signature of ours", align=8)
+    signer = nested(0x3C8, Ed25519Key, "a private key")
 
 
 KNOWN_WORK = Global("known_work", KnownWork, "work space of the known answers", align=64)

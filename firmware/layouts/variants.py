@@ -25,6 +25,7 @@ class Family(enum.IntEnum):
     X25519 = 4
     P256 = 5
     SIGNATURES = 6
+    ED25519 = 7
 
 
 class Variants(Struct):
@@ -38,6 +39,7 @@ class Variants(Struct):
     signatures = enum32(0x10, Variant, "ECDSA and RSA: FAST is BMI2 with ADX")
     sha256 = enum32(0x14, Variant, "SHA-256: FAST is the SHA extensions, MEDIUM is BMI2")
     sha512 = enum32(0x18, Variant, "SHA-384 and SHA-512: FAST is BMI2")
+    ed25519 = enum32(0x1C, Variant, "signatures of our own: FAST is BMI2 with ADX")
 
 
 VARIANTS = Global("variants", Variants, "which variants of the cryptography are used", align=64)

@@ -20,6 +20,7 @@ from emulator.models.crypto.chacha20_poly1305 import (
     chacha20_poly1305_seal,
 )
 from emulator.models.crypto.ecdsa import ECDSA_MODELS
+from emulator.models.crypto.ed25519 import ED25519_MODELS
 from emulator.models.crypto.p256 import P256_MODELS
 from emulator.models.crypto.rsa import RECOVER_MODELS
 from emulator.models.crypto.rsa_encodings import PKCS1_MODELS
@@ -40,6 +41,9 @@ from firmware.layouts.field import Level
 from firmware.layouts.known_answers import (
     HASHED_SHA256,
     HASHED_SHA512,
+    KNOWN_ED25519,
+    KNOWN_ED25519_MESSAGE,
+    KNOWN_ED25519_SEED,
     KNOWN_P256,
     KNOWN_P256_PUBLIC,
     KNOWN_P256_SCALAR,
@@ -168,6 +172,19 @@ def _signatures(level: Level) -> Callable[..., int]:
     return variant(f"known_signatures_{level.value}", known)
 
 
+def _ed25519(level: Level) -> Callable[..., int]:
+    def known(w: World) -> int:
+        """RFC 8032 7.1, test 3."""
+        work = w.g(KNOWN_WORK)
+        signer, out = work.offset_of("signer"), work.offset_of("digest")
+        make, sign = ED25519_MODELS[level]
+        make(w, signer, w.address(KNOWN_ED25519_SEED))
+        sign(w, out, signer, w.address(KNOWN_ED25519_MESSAGE), 2)
+        return int(w.read(out, 64) != w.read(w.address(KNOWN_ED25519), 64))
+
+    return variant(f"known_ed25519_{level.value}", known)
+
+
 def _levels(of: Callable[[Level], Callable[..., int]]) -> dict[Variant, Callable[..., int]]:
     return {Variant.FAST: of(Level.ADX), Variant.BASE: of(Level.BASE)}
 
@@ -202,5 +219,6 @@ KNOWN_MODELS: dict[Family, dict[Variant, Callable[..., int]]] = {
     Family.X25519: _levels(_x25519),
     Family.P256: _levels(_p256),
     Family.SIGNATURES: _levels(_signatures),
+    Family.ED25519: _levels(_ed25519),
 }
 """The models by family and variant."""

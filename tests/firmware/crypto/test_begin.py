@@ -100,7 +100,7 @@ def logged(lab):
 
 ALL_FAST = dict.fromkeys(NAMES, Variant.FAST)
 ALL_BASE = dict.fromkeys(NAMES, Variant.BASE)
-BY_FIELD = (Family.X25519, Family.P256, Family.SIGNATURES)
+BY_FIELD = (Family.X25519, Family.P256, Family.SIGNATURES, Family.ED25519)
 
 
 def test_a_processor_that_has_everything():

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils, x25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils, x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from emulator.models.crypto.p256 import P256_MODELS
@@ -86,6 +86,11 @@ def test_another_library_verifies_ecdsa(signed, curve, digest):
     point.verify(sealed, raw(k.KNOWN_SAMPLE), ec.ECDSA(digest))
 
 
+def test_another_library_signs_the_same():
+    key = ed25519.Ed25519PrivateKey.from_private_bytes(raw(k.KNOWN_ED25519_SEED))
+    assert key.sign(raw(k.KNOWN_ED25519_MESSAGE)) == raw(k.KNOWN_ED25519)
+
+
 def test_another_library_verifies_rsa():
     numbers = rsa.RSAPublicNumbers(k.KNOWN_RSA_EXPONENT, number(k.KNOWN_RSA_MODULUS))
     numbers.public_key().verify(
@@ -118,6 +123,7 @@ CHEAP = {
     *KNOWN[Family.AES_GCM].values(),
     *KNOWN[Family.CHACHA20_POLY1305].values(),
     *KNOWN[Family.X25519].values(),
+    *KNOWN[Family.ED25519].values(),
 }
 
 
@@ -210,6 +216,9 @@ def test_signatures_that_take_few_steps_to_refuse_in_lockstep(which):
 FREELY = [
     (Family.P256, k.KNOWN_P256),
     (Family.P256, k.KNOWN_P256_PUBLIC),
+    (Family.ED25519, k.KNOWN_ED25519),
+    (Family.ED25519, k.KNOWN_ED25519_SEED),
+    (Family.ED25519, k.KNOWN_ED25519_MESSAGE),
     (Family.SIGNATURES, k.KNOWN_RSA_MODULUS),
     (Family.SIGNATURES, k.KNOWN_RSA_SIGNATURE),
     (Family.SIGNATURES, k.KNOWN_RSA_DIGEST),
