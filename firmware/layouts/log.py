@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from firmware.layouts.bus import LinkName
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.events import Stuck
 from firmware.layouts.fleet import REASONS as FLEET_REASONS
 from firmware.layouts.fleet import PlanMode, RecordKind, WatchState
+from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
 from firmware.layouts.log_line import (
@@ -303,6 +305,16 @@ GATEWAY_INVALID = code("gateway.invalid_session", Level.WARN, resumable=DEC, seq
 GATEWAY_CLOSED = code("gateway.closed", Level.WARN, close=DEC, flags=HEX, sequence=_SEQUENCE)
 GATEWAY_RATE_LIMITED = code("gateway.rate_limited", Level.WARN, opcode=DEC, retry_ms=DEC)
 GATEWAY_ZOMBIE = code("gateway.zombie", Level.WARN, misses=DEC, pending=MS)
+
+_LINK = names(LinkName)
+BUS_STARTED = code("bus.started", Level.INFO, boot=HEX, servers=DEC, tls=DEC, login=names(BusAuth))
+BUS_NO_MEMORY = code("bus.no_memory", Level.ERROR, free_pages=DEC)
+BUS_UP = code("bus.up", Level.INFO, link=_LINK, address=IP, port=DEC, version=HEX)
+BUS_DOWN = code("bus.down", Level.WARN, link=_LINK, error=HEX, server=DEC, retry=MS)
+BUS_RETRY = code("bus.retry", Level.DEBUG, link=_LINK, error=HEX, server=DEC, retry=MS)
+BUS_REFUSED = code("bus.refused", Level.ERROR, link=_LINK, error=HEX, server=DEC, retry=MS)
+BUS_DENIED = code("bus.denied", Level.WARN, link=_LINK, error=HEX)
+BUS_FAULT = code("bus.fault", Level.ERROR, link=_LINK, vector=DEC, rip=HEX, address=HEX)
 
 DISCOVERY_ASK = code("discovery.ask", Level.INFO, address=IP, port=DEC, redirects=DEC, token=DEC)
 DISCOVERY_FOUND = code(

@@ -42,8 +42,8 @@ def loaded(address: bytes) -> int:
 class Bench:
     """One lab for a test file. `reset` before each test."""
 
-    def __init__(self, *routines: Routine) -> None:
-        self.lab = Lab(*routines, tcp_input, tcp_connect)
+    def __init__(self, *routines: Routine, semantics: bool | None = None) -> None:
+        self.lab = Lab(*routines, tcp_input, tcp_connect, semantics=semantics)
         self.reset()
 
     def reset(self) -> None:
