@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import nats
 import nats.errors
@@ -18,9 +20,6 @@ from nats.js.api import RawStreamMsg, StreamConfig
 from pxe.gateway.certificates import make_chain
 from pxe.nats import NatsCluster, NatsOptions, NatsServer, NatsUser, find_server, node_permissions
 from pxe.process import NodeError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 SILENCE_S = 0.3
@@ -178,6 +177,31 @@ class TestNatsServer:
             assert "Trapped" in server.log
 
         with_server(None, work)
+
+
+class TestDocumentation:
+    def test_the_servers_of_the_operators_page_start(self, tmp_path: Path) -> None:
+        page = (Path(__file__).parents[2] / "firmware" / "docs" / "fleet-operator.md").read_text()
+        server, node = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
+        chain = make_chain(("n1.lan",))
+        chain.write(tmp_path)
+        text = node + server
+        for name, written in (
+            ("/etc/nats/n1.pem", "chain.pem"), ("/etc/nats/n1.key", "key.pem"),
+            ("/var/lib/nats", "store"),
+        ):  # fmt: skip
+            text = text.replace(name, str(tmp_path / written))
+        (tmp_path / "nats.conf").write_text(text)
+        done = subprocess.run(
+            [find_server(), "-t", "-c", str(tmp_path / "nats.conf")],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        listed = node_permissions("b1", "n7")
+        names = [*listed["publish"], *listed["subscribe"]]  # type: ignore[misc]  # lists of names
+        assert set(re.findall(r'"([^"]+)"', node)) == set(names)
 
 
 class TestNatsCluster:

@@ -41,6 +41,7 @@ COMMANDS = {
     "stop": Entry("toolchain.cli.stop", "Stop a node: close its shards, then switch it off."),
     "release": Entry("toolchain.cli.release", "Let a node go that crashed again and again."),
     "check": Entry("toolchain.cli.check", "Prove the routines against their models."),
+    "fleet": Entry("toolchain.cli.fleet", "Look after nodes that share shards over NATS."),
     "sim": Entry("toolchain.cli.sim", "Simulate whole nodes in virtual time, seed by seed."),
 }
 

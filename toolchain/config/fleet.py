@@ -25,7 +25,8 @@ NAME_MAX, CREDENTIAL_MAX = 32, 64
 SERVERS_MAX, SERVER_HOST_MAX = 8, 64
 HELD_MAX = 8
 NATS_PORT = 4222
-NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{NAME_MAX}}}")
+NAME = re.compile(rf"(?!-$)[A-Za-z0-9_-]{{1,{NAME_MAX}}}")
+"""One token of a subject; `-` alone stands for nobody."""
 CREDENTIAL = re.compile(rf"[!#-\[\]-~]{{1,{CREDENTIAL_MAX}}}")
 """Printable, and in a JSON string as it is: no quote, no backslash."""
 OWN_KEYS = {

@@ -1,0 +1,62 @@
+"""`shardfw fleet` and nodes of the reference beside each other, over a real server."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from toolchain.cli.fleet import command
+
+ROOT = Path(__file__).parents[2]
+BOT = "b1"
+DURATION_MS = 4000
+"""The shortest lease: D' is 4.54 s."""
+PLAN = ["--slots", "2", "--duration-ms", str(DURATION_MS)]
+SHARDFW = "import sys; from toolchain.cli.main import main; sys.exit(main())"
+
+
+async def fleet(url: str, *argv: str, **environ: str) -> Result:
+    """Run a command in this process, in a thread of its own."""
+    first, *rest = argv
+    words = [first, "--bot", BOT, "--server", url, *rest]
+    return await asyncio.to_thread(CliRunner(env=environ).invoke, command, words)
+
+
+async def told(url: str, *argv: str) -> Any:
+    """Return what a command prints as JSON; it must succeed."""
+    result = await fleet(url, *argv, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(*argv: str, bot: str = BOT, **environ: str) -> str:
+    """Run a command as a program of its own; return its error. nats-py leaks what it cannot open."""
+    first, *rest = argv
+    words = [sys.executable, "-c", SHARDFW, "fleet", first, "--bot", bot, *rest]
+    done = subprocess.run(
+        words,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip()
+
+
+async def new_fleet(url: str, *argv: str) -> None:
+    """Make a fleet of four shards in two slots that nobody ever ran."""
+    await told(url, "init", "--total", "4", *PLAN, "--new", *argv)
+
+
+async def holders(url: str) -> list[str | None]:
+    """Return who has each slot."""
+    return [slot["node"] for slot in (await told(url, "status"))["slots"]]

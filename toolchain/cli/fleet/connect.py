@@ -1,0 +1,325 @@
+"""One connection to NATS for a command, and the words for all that can be wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import nats
+import nats.errors
+import nats.js.errors
+from nats.js.api import Header
+
+from firmware.layouts.bus import CLUSTER_VERSION_LEAST
+from toolchain.cli.fleet.records import NAME
+from toolchain.config.nkey import NKEY_ENV, parse_nkey
+from toolchain.config.secret import PASSWORD_ENV
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from nats.aio.client import Client
+
+URL_ENV, BOT_ENV, USER_ENV = "SHARDFW_NATS_URL", "SHARDFW_FLEET_BOT", "SHARDFW_NATS_USER"
+CA_ENV = "SHARDFW_NATS_CA"
+DEFAULT_URL = "nats://127.0.0.1:4222"
+CONNECT_S = 5
+ANSWER_S = 5.0
+RETRY_S, RETRIES = 0.5, 60
+STREAM = "KV_shardfw"
+EVENTS = "SHARDFW_EV"
+WRONG_LAST = (10071, 10164)
+"""What a compare-and-swap is refused with: the record is another one, or another swap is on its way."""
+DOCS = "firmware/docs/fleet-operator.md"
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+
+class FleetError(RuntimeError):
+    """The fleet cannot be reached, or does not allow what was asked; the text says what to do."""
+
+
+class ConflictError(FleetError):
+    """Somebody else wrote the record in between."""
+
+
+class UnansweredError(FleetError):
+    """Nothing tells whether a record was written."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where NATS is and how to log in.
+
+    Attributes:
+        servers: URLs.
+        user: Empty without one.
+        password: Of the user.
+        nkey: Seed, SU...; empty without one.
+        ca: PEM of who vouches for the servers; None = what the system trusts.
+        handshake_first: Whether TLS begins before INFO.
+    """
+
+    servers: tuple[str, ...] = (DEFAULT_URL,)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    nkey: str = field(default="", repr=False)
+    ca: Path | None = None
+    handshake_first: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return how messages call who logs in."""
+        return "the nkey" if self.nkey else f"user {self.user!r}" if self.user else "nobody"
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the trust for TLS; None when no server asks for it by its URL.
+
+        Raises:
+            FleetError: The file is no certificate.
+        """
+        if self.ca is None and not any(url.startswith("tls://") for url in self.servers):
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise FleetError(
+                f"{self.ca} holds no certificate of a CA: {error}. Write the path of a PEM file"
+            ) from error
+
+
+@dataclass
+class Fleet:
+    """A connected client and the bot that it is about.
+
+    Attributes:
+        client: nats-py's.
+        bot: The fleet's name.
+        complaints: What the server said against this client, such as a missing permission.
+    """
+
+    client: Client
+    bot: str
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return what the server says of itself."""
+        # The library shows version and max_payload, not whether there is a cluster.
+        return dict(self.client._server_info)
+
+    async def api(self, subject: str, request: bytes = b"") -> dict[str, Any]:
+        """Ask JetStream's API.
+
+        Raises:
+            FleetError: No answer, no JetStream, or not allowed.
+            nats.js.errors.APIError: It says no.
+        """
+        try:
+            found: dict[str, Any] = await self.client.jetstream()._api_request(
+                f"$JS.API.{subject}", request, timeout=ANSWER_S
+            )
+        except (nats.errors.TimeoutError, TimeoutError):
+            raise FleetError(self._silence(f"$JS.API.{subject}")) from None
+        except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
+            raise FleetError(
+                f"this server has no JetStream, or its leader is not elected. {DOCS} shows its "
+                "configuration"
+            ) from None
+        return found
+
+    def _silence(self, subject: str) -> str:
+        if self.complaints:
+            return (
+                f"NATS does not let this user do that: {self.complaints[-1]}. Log in as an operator"
+            )
+        return f"nothing answers on {subject}. Look at the servers' logs"
+
+    async def swap(self, key: str, value: object, expected: int) -> int:
+        """Write a record if its revision is still the expected one; return the new one.
+
+        Args:
+            key: Behind `$KV.shardfw.<bot>.`.
+            value: Its text.
+            expected: Revision; 0 = there is none.
+
+        Raises:
+            ConflictError: There is another one.
+            UnansweredError: No answer came.
+            FleetError: There is no such stream.
+        """
+        header = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
+        subject = f"$KV.shardfw.{self.bot}.{key}"
+        try:
+            found = await self.client.jetstream().publish(
+                subject, str(value).encode(), timeout=ANSWER_S, headers=header
+            )
+        except nats.js.errors.APIError as error:
+            if error.err_code in WRONG_LAST:
+                raise ConflictError(
+                    f"{key} was written by somebody else in between. Look with: shardfw fleet status"
+                ) from None
+            raise UnansweredError(f"{key} may be written or not: {error.description}") from error
+        except nats.js.errors.NoStreamResponseError:
+            raise FleetError(no_fleet(self.bot)) from None
+        except (nats.errors.TimeoutError, TimeoutError):
+            raise UnansweredError(self._silence(subject)) from None
+        return found.seq
+
+
+def no_fleet(bot: str) -> str:
+    """Return what is said when the streams are missing."""
+    return f"there is no stream {STREAM} here, so no fleet. Make it with: shardfw fleet init --bot {bot}"
+
+
+def is_old_cluster(info: dict[str, Any]) -> bool:
+    """Return whether several of these servers' clients may win one compare-and-swap."""
+    numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in info["version"].split(".")]
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    least = CLUSTER_VERSION_LEAST
+    return bool(info.get("cluster")) and (major << 16 | minor << 8 | patch) < least
+
+
+@contextlib.asynccontextmanager
+async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
+    """Connect, and close at the end.
+
+    Raises:
+        FleetError: Not a name, no server, not let in, or a cluster that is too old.
+    """
+    if not NAME.fullmatch(bot):
+        raise FleetError(
+            f"{bot!r} is not a bot's name: letters, digits, _ and -. Name the one of the nodes' "
+            f"[fleet] with --bot or {BOT_ENV}"
+        )
+    heard: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        heard.append(str(error).removeprefix("nats: ").strip("'") or type(error).__name__)
+
+    options: dict[str, Any] = {}
+    if login.nkey:
+        options["nkeys_seed_str"] = login.nkey
+    elif login.user:
+        options |= {"user": login.user, "password": login.password}
+    if (context := login.context()) is not None:
+        options |= {"tls": context, "tls_handshake_first": login.handshake_first}
+    try:
+        client = await nats.connect(
+            list(login.servers),
+            name="shardfw fleet",
+            error_cb=on_error,
+            connect_timeout=CONNECT_S,
+            reconnect_time_wait=RETRY_S,
+            max_reconnect_attempts=1,
+            allow_reconnect=False,
+            **options,
+        )
+    except (OSError, nats.errors.Error, ssl.SSLError) as error:
+        raise FleetError(_refusal(login, heard, error)) from None
+    # The first connection fails at once, a lost one is looked for again.
+    client.options |= {"allow_reconnect": True, "max_reconnect_attempts": RETRIES}
+    fleet = Fleet(client, bot, heard)
+    try:
+        if is_old_cluster(fleet.info):
+            raise FleetError(
+                f"{client.connected_url.netloc if client.connected_url else 'it'} is a cluster of "
+                f"nats-server {fleet.info['version']}: several nodes may win one compare-and-swap "
+                "(nats-server issue 4320). Use 2.9.21 or newer"
+            )
+        yield fleet
+    finally:
+        await client.close()
+
+
+def _refusal(login: Login, heard: list[str], error: Exception) -> str:
+    words = " ".join([*heard, str(error)]).lower()
+    where = ", ".join(login.servers)
+    if "authorization" in words or "authentication" in words:
+        return (
+            f"NATS at {where} does not let {login.name} in. Give --user with {PASSWORD_ENV}, or "
+            f"the seed of an nkey in {NKEY_ENV}"
+        )
+    if "certificate" in words:
+        return (
+            f"NATS at {where} shows a certificate that is not trusted. Name the CA's file with "
+            f"--ca or {CA_ENV}: {heard[-1] if heard else error}"
+        )
+    if "secure" in words or "tls" in words or "ssl" in words:
+        return (
+            f"NATS at {where} speaks TLS, or does not, other than its URL says. Write tls:// for "
+            "TLS, and --handshake-first when its configuration has that"
+        )
+    return (
+        f"no NATS server answers at {where}: {heard[-1] if heard else error}. Start one ({DOCS}), "
+        f"or name yours with --server or {URL_ENV}"
+    )
+
+
+def login_options(function: F) -> F:
+    """Add the options that say which fleet is meant and how to log in."""
+    options = (
+        click.option("--bot", envvar=BOT_ENV, required=True, help=f"The bot.  [env: {BOT_ENV}]"),
+        click.option(
+            "--server",
+            "servers",
+            envvar=URL_ENV,
+            multiple=True,
+            metavar="URL",
+            help=f"A server of NATS; several are tried in turn.  [env: {URL_ENV}; default: "
+            f"{DEFAULT_URL}]",
+        ),
+        click.option(
+            "--user", envvar=USER_ENV, default="", help=f"Its password is read from {PASSWORD_ENV}."
+        ),
+        click.option(
+            "--nkey-file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help=f"A file with the seed, SU...; else {NKEY_ENV} is used.",
+        ),
+        click.option(
+            "--ca",
+            envvar=CA_ENV,
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="PEM file of who vouches for the servers.",
+        ),
+        click.option("--handshake-first", is_flag=True, help="TLS begins before INFO."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def login_of(
+    servers: tuple[str, ...],
+    user: str,
+    nkey_file: Path | None,
+    ca: Path | None,
+    *,
+    handshake_first: bool,
+) -> Login:
+    """Return how to log in, from options and environment.
+
+    Raises:
+        FleetError: A seed is none, or cannot be read.
+    """
+    password, seed = os.environ.get(PASSWORD_ENV, ""), os.environ.get(NKEY_ENV, "")
+    where = NKEY_ENV
+    if nkey_file is not None:
+        where = str(nkey_file)
+        try:
+            seed = nkey_file.read_text()
+        except OSError as error:
+            raise FleetError(f"cannot read {nkey_file}: {error.strerror}") from error
+    if seed and not user:
+        try:
+            parse_nkey(seed)
+        except ValueError as error:
+            raise FleetError(f"{where}: {error}") from None
+    urls = tuple(url for each in servers for url in each.split(",")) or (DEFAULT_URL,)
+    return Login(urls, user, password, "" if user else seed.strip(), ca, handshake_first)
