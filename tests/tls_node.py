@@ -2,13 +2,14 @@
 
     python -m tests.tls_node
 
-It boots the node, prints what the shim is given, and goes on until Ctrl-C.
+It boots the node, prints what the shim is given, and goes on until Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import socketserver
 import sys
 import tempfile
@@ -72,11 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tls_node", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="where the shim finds it [any]")
     port = parser.parse_args(arguments).port
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(number, signal.default_int_handler)
     with (
+        contextlib.suppress(KeyboardInterrupt),
         tempfile.TemporaryDirectory(prefix="shardfw-tls-") as folder,
         EchoNode(echo_image(Path(folder))) as node,
         Keeper(node, port) as keeper,
-        contextlib.suppress(KeyboardInterrupt),
     ):
         sys.stdout.write(f"The node is up. Give the shim: -node {keeper.port}\n")
         sys.stdout.flush()
