@@ -43,7 +43,7 @@ KEPT_PAGES = 2 + SHARDS_MAX // 8
 """Workspaces start `slot % 16` cache lines into their state pages (decision 10)."""
 
 # Image.
-IMAGE_LIMIT_BYTES = 272 * 1024
+IMAGE_LIMIT_BYTES = 400 * 1024
 BIOS_LIMIT_BYTES = 480 * 1024
 NBP_ADDRESS = 0x7C00
 

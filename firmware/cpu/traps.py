@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.panic import panic
+from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.cpu import (
     EXCEPTIONS,
     FAULTS,
@@ -64,7 +65,7 @@ EXCEPTION_NONE_ACTIVE = 0x2
 
 
 def guarded_call(a: Asm, target: Routine) -> None:
-    """Call a routine for the shard in RBX; a fault in it is the shard's.
+    """Call a routine for the shard or link in RBX; a fault in it is the shard's or link's.
 
     After such a fault execution goes on behind the call, with `FAULTS.pending` set, RBX the shard,
     RAX all ones and every other register junk. So the routine that uses this declares
@@ -110,8 +111,14 @@ def fault_charge(a: Asm, frame: TrapFrame) -> None:
     a.mov(ECX, core.slots_used)
     a.cmp(RCX, SHARDS_MAX)
     a.j(A, no)
-    a.cmp(R8, RCX)
-    a.j(AE, no)
+    with a.block() as known:
+        a.cmp(R8, RCX)
+        a.leave(B, known)
+        # The links of a fleet have the last rows, beyond those of shards.
+        a.cmp(R8, FLEET_SHARDS_MAX)
+        a.j(B, no)
+        a.cmp(R8, SHARDS_MAX)
+        a.j(AE, no)
     a.shl(R8, 4)  # a slot row is 16 bytes
     a.lea(RCX, CORE.it.slots.address)
     a.mov(ECX, Slot.at(RCX, index=R8).context)

@@ -1,9 +1,12 @@
 """From the boot's facts to a running node."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.setup import bus_setup
 from firmware.crypto.entropy import entropy_gather
 from firmware.layouts.boot import BOOT, BootInfo
+from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY, Memory
@@ -41,6 +44,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     C,
+    E,
     In,
     Out,
     Reg32,
@@ -117,6 +121,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         BootInfo.ack_length,
         Memory.dma_physical,
         CoreState.slots_used,
+        FleetConfig.magic,
     ],
     writes=[
         CoreState.now,
@@ -133,6 +138,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         entropy_gather,
         tls_setup,
         net_start,
+        bus_setup,
         slot_add,
         log_write,
     ],
@@ -179,11 +185,16 @@ def node_init(a: Asm) -> None:
     a.movzx(ECX, BOOT.it.ack_length)
     a.call(net_start)
 
-    # The build refuses more; a damaged image must not write past the table either.
+    # A fleet's links have the last two workspaces. The build refuses more shards than there are; a
+    # damaged image must not write past the table either.
+    a.mov(R12D, SHARDS_MAX)
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(E):
+        a.call(bus_setup)
+        a.mov(R12D, FLEET_SHARDS_MAX)
     a.mov(R13D, config.local_count)
-    a.mov(EAX, SHARDS_MAX)
-    a.cmp(R13D, EAX)
-    a.cmov(AE, R13D, EAX)
+    a.cmp(R13D, R12D)
+    a.cmov(AE, R13D, R12D)
     a.xor(R12D, R12D)
     with a.loop() as top:
         a.cmp(R12D, R13D)

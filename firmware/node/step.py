@@ -5,6 +5,8 @@ bytes run on hardware, in QEMU and in the simulator.
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.turn import bus_discard, bus_flush, bus_tick
+from firmware.layouts.bus import CONTROL, DATA
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
 from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
@@ -29,6 +31,7 @@ from toolchain.asm import (
     EAX,
     EBX,
     ECX,
+    EDI,
     NE,
     NZ,
     R9D,
@@ -164,6 +167,9 @@ def step_shards(a: Asm) -> None:
         receive_frames,
         net_tick,
         dns_tick,
+        bus_tick,
+        bus_discard,
+        bus_flush,
         console_poll,
         step_shards,
         plan_tick,
@@ -175,7 +181,7 @@ def step_shards(a: Asm) -> None:
     source="firmware/docs/layers.md",
 )
 def node_step(a: Asm) -> None:
-    """Do one turn: clock, lease, frames, network timers, operator, shards, plan, stop, doorbell, log."""
+    """Do one turn: clock, lease, frames, network timers, bus, operator, shards, plan, stop, doorbell, log."""
     a.call(clock_retry)
     a.rdtsc64()
     a.mov(core.now, RAX)
@@ -189,6 +195,12 @@ def node_step(a: Asm) -> None:
     a.call(dns_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
+    a.call(bus_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    for index in (CONTROL, DATA):  # unrolled: two links
+        a.mov(EDI, index)
+        a.call(bus_discard)
     a.call(console_poll)
     a.call(step_shards)
     a.cmp(RAX, R12)
@@ -199,6 +211,9 @@ def node_step(a: Asm) -> None:
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(stop_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(bus_flush)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(nic_flush)

@@ -23,9 +23,8 @@ def _guarded(w: World, frame: int) -> tuple[int, int] | None:
         return None
     if core.slots_used > SHARDS_MAX:
         return None
-    owned = {
-        core.slots[n].context: WORKSPACE_BASE + n * WORKSPACE_STRIDE for n in range(core.slots_used)
-    }
+    rows = {*range(core.slots_used), *range(SHARDS_MAX - 2, SHARDS_MAX)}  # shards, and two links
+    owned = {core.slots[n].context: WORKSPACE_BASE + n * WORKSPACE_STRIDE for n in rows}
     if shard not in owned or not owned[shard] <= shard < owned[shard] + WORKSPACE_STRIDE:
         return None
     stack = w.u64(STACK_TOP - 8)

@@ -1,6 +1,7 @@
 """From the boot's facts to a running node."""
 
 from emulator.effects import World, model
+from emulator.models.bus.setup import bus_setup
 from emulator.models.crypto.entropy import entropy_gather
 from emulator.models.log import log_write
 from emulator.models.memory.windows import workspace_map
@@ -11,7 +12,9 @@ from emulator.models.node.survive import survive_begin
 from emulator.models.shard.survive import survive_offer
 from emulator.models.tls.setup import tls_setup
 from firmware.layouts.boot import BOOT
+from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import LATENCY_UNKNOWN
 from firmware.layouts.log import NIC_FAILED, NODE_STARTED
 from firmware.layouts.memory import MEMORY
@@ -56,7 +59,11 @@ def node_init(w: World) -> int:
     entropy_gather(w)
     tls_setup(w)
     net_start(w, w.g(BOOT).ack.address, w.g(BOOT).ack_length)
-    for slot in range(min(config.local_count, SHARDS_MAX)):
+    places = SHARDS_MAX
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+        bus_setup(w)
+        places = FLEET_SHARDS_MAX
+    for slot in range(min(config.local_count, places)):
         if slot_add(w, slot):
             break
     log_write(

@@ -1,6 +1,7 @@
 """One turn of the node."""
 
 from emulator.effects import World, model
+from emulator.models.bus.turn import bus_discard, bus_flush, bus_tick
 from emulator.models.log import log_drain
 from emulator.models.net.dns import dns_tick
 from emulator.models.net.dns_message import dns_input
@@ -17,6 +18,7 @@ from emulator.models.node.slots import slot_wake
 from emulator.models.node.stop import stop_tick
 from emulator.models.node.survive import survive_tick
 from emulator.models.tcp.input import tcp_input
+from firmware.layouts.bus import LinkName
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CORE
@@ -73,12 +75,15 @@ def node_step(w: World) -> int:
     lease_tick(w)
     survive_tick(w)
     taken = receive_frames(w)
-    soonest = min(net_tick(w), dns_tick(w))
+    soonest = min(net_tick(w), dns_tick(w), bus_tick(w))
+    for link in LinkName:
+        bus_discard(w, link)
     console_poll(w)
     soonest = min(soonest, step_shards(w))
     plan_tick(w)
     soonest = min(soonest, core.slots_due)
     soonest = min(soonest, stop_tick(w))
+    soonest = min(soonest, bus_flush(w))
     nic_flush(w)
     log_drain(w)
     core.next_deadline = core.now if taken == FRAMES_PER_TURN else soonest

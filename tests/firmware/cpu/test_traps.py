@@ -6,7 +6,14 @@ import unicorn.x86_const as ux
 from firmware.cpu.traps import fault_charge, fault_handle
 from firmware.layouts.cpu import FAULTS, TrapFrame
 from firmware.layouts.node import CORE
-from firmware.limits import SHARDS_MAX, STACK_BYTES, STACK_TOP, WORKSPACE_STRIDE
+from firmware.limits import (
+    SHARDS_MAX,
+    STACK_BYTES,
+    STACK_TOP,
+    WORKSPACE_BASE,
+    WORKSPACE_STATE,
+    WORKSPACE_STRIDE,
+)
 from tests.support.lab import Lab
 
 LAB = Lab(fault_handle)
@@ -51,6 +58,23 @@ def test_fault_charge_sends_the_shard_back_to_its_guarded_call():
     assert (faults.pending, faults.count, faults.vector) == (1, 8, 14)
     assert (faults.rip, faults.address, faults.error) == (0x6000_1234, CR2, 2)
     assert faults.shard == shard
+
+
+@pytest.mark.parametrize(("slot", "charged"), [(254, 1), (255, 1), (253, 0), (2, 0)])
+def test_fault_charge_knows_the_rows_of_the_links(slot, charged):
+    """They lie beyond those in use; another row out of use is nobody's."""
+    frame, trap = prepare()
+    core = LAB.g(CORE)
+    link = WORKSPACE_BASE + slot * WORKSPACE_STRIDE + WORKSPACE_STATE
+    core.slots[slot].context = core.current_shard = link
+    assert LAB.call(fault_charge, frame=frame).outputs["cf"] == 1 - charged
+    assert trap.rbx == (link if charged else 0)
+
+
+def test_fault_charge_a_link_without_a_workspace_is_nobodys():
+    frame, _ = prepare()
+    LAB.g(CORE).current_shard = WORKSPACE_BASE + 255 * WORKSPACE_STRIDE + WORKSPACE_STATE
+    assert LAB.call(fault_charge, frame=frame).outputs["cf"] == 1
 
 
 def test_fault_handle_returns_when_the_shard_was_charged():
