@@ -22,6 +22,8 @@ from firmware.crypto.ed25519 import (
     ed25519_sign_adx,
     ed25519_sign_base,
 )
+from firmware.crypto.known_check import OUTPUTS, WRONG, W, compare, note, verdict
+from firmware.crypto.known_mlkem import known_mlkem
 from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
 from firmware.crypto.rsa import rsa_recover_adx, rsa_recover_base
 from firmware.crypto.rsa_encodings import FUNCTIONS, RSA_PKCS1
@@ -48,7 +50,6 @@ from firmware.layouts.known_answers import (
     KNOWN_RSA_MODULUS,
     KNOWN_RSA_SIGNATURE,
     KNOWN_SAMPLE,
-    KNOWN_WORK,
     KNOWN_X25519,
     KNOWN_X25519_POINT,
     KNOWN_X25519_SCALAR,
@@ -63,14 +64,9 @@ from firmware.layouts.known_answers import (
 from firmware.layouts.rsa import RSA, RsaKey
 from firmware.layouts.variants import Family, Variant
 from toolchain.asm import (
-    AL,
-    BL,
-    CF,
-    EBX,
     ECX,
     EDX,
     NC,
-    NE,
     R8,
     R9D,
     RAX,
@@ -81,56 +77,27 @@ from toolchain.asm import (
     RSI,
     Asm,
     B,
-    Mem8,
-    Out,
     Routine,
     routine,
 )
-from toolchain.asm.conditions import Condition
-from toolchain.layout import Data
-
-W = KNOWN_WORK.it
-_OUTPUTS = [Out(CF, "1 = wrong: it must not be used")]
-_WRONG = EBX
-"""Not 0 once something was wrong; all the rest is computed nevertheless, so that nothing branches."""
-
-
-def _note(a: Asm, wrong: Condition) -> None:
-    """Keep in mind that a condition holds that should not."""
-    a.set(wrong, AL)
-    a.or_(BL, AL)
-
-
-def _compare(a: Asm, found: Mem8[int], wanted: Data) -> None:
-    """Note when what was found is not the known answer."""
-    a.lea(RSI, found)
-    a.lea(RDI, wanted.address)
-    a.mov(ECX, wanted.size)
-    a.repe_cmpsb()
-    _note(a, NE)
-
-
-def _verdict(a: Asm) -> None:
-    a.neg(_WRONG)  # CF = 1 unless it was zero
-    a.ret()
 
 
 def _hash(name: str, start: Routine, blocks: Routine, answer: Hashed) -> Routine:
     def body(a: Asm) -> None:
         """Mix two known blocks into the initial state."""
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         a.lea(RDI, HASH.it.state.address)
         a.call(start)
         a.lea(RDI, HASH.it.state.address)
         a.lea(RSI, answer.blocks.address)
         a.mov(ECX, KNOWN_BLOCKS)
         a.call(blocks)
-        _compare(a, HASH.it.state.address, answer.state)
-        _verdict(a)
+        compare(a, HASH.it.state.address, answer.state)
+        verdict(a)
 
     body.__name__ = f"known_{name}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         calls=[start, blocks],
         saves=[RBX],
@@ -151,7 +118,7 @@ def _cipher(
 
     def body(a: Asm) -> None:
         """Seal known texts, look at their tags, and open them again; a wrong tag opens nothing."""
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         for answer in answers:  # unrolled: three texts at most
             a.lea(RDI, W.key.address)
             a.lea(RSI, answer.key.address)
@@ -163,22 +130,22 @@ def _cipher(
             a.rep_movsb()
             given(a, answer)
             a.call(seal)
-            _compare(a, W.text.m8(answer.text.size), answer.tag)
+            compare(a, W.text.m8(answer.text.size), answer.tag)
             given(a, answer)
             a.call(open_)
             # A text that was refused is wiped.
-            _compare(a, W.text.address, answer.text)
+            compare(a, W.text.address, answer.text)
             given(a, answer)
             a.call(seal)
             a.xor(W.text.m8(answer.text.size), 1)
             given(a, answer)
             a.call(open_)
-            _note(a, NC)
-        _verdict(a)
+            note(a, NC)
+        verdict(a)
 
     body.__name__ = f"known_{name}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         reads=[KnownWork.text],
         writes=[KnownWork.text],
@@ -191,17 +158,17 @@ def _cipher(
 def _x25519(level: str, multiply: Routine) -> Routine:
     def body(a: Asm) -> None:
         """Multiply a known point by a known scalar."""
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_X25519_SCALAR.address)
         a.lea(RDX, KNOWN_X25519_POINT.address)
         a.call(multiply)
-        _compare(a, W.out.address, KNOWN_X25519)
-        _verdict(a)
+        compare(a, W.out.address, KNOWN_X25519)
+        verdict(a)
 
     body.__name__ = f"known_x25519_{level}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         calls=[multiply],
         saves=[RBX],
@@ -212,22 +179,22 @@ def _x25519(level: str, multiply: Routine) -> Routine:
 def _p256(level: str, public: Routine, agree: Routine) -> Routine:
     def body(a: Asm) -> None:
         """Make the public half of a known key, and agree with a known share."""
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_P256_SCALAR.address)
         a.call(public)
-        _compare(a, W.out.address, KNOWN_P256_PUBLIC)
+        compare(a, W.out.address, KNOWN_P256_PUBLIC)
         a.lea(RDI, W.out.address)
         a.lea(RSI, KNOWN_P256_SCALAR.address)
         a.lea(RDX, KNOWN_P256_SHARE.address)
         a.call(agree)
-        _note(a, B)
-        _compare(a, W.out.address, KNOWN_P256)
-        _verdict(a)
+        note(a, B)
+        compare(a, W.out.address, KNOWN_P256)
+        verdict(a)
 
     body.__name__ = f"known_p256_{level}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         calls=[public, agree],
         saves=[RBX],
@@ -244,7 +211,7 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
     def body(a: Asm) -> None:
         """Verify known signatures of RSA, P-256 and P-384; of another digest each is wrong."""
         key = RSA.it.key
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         a.lea(RAX, KNOWN_RSA_MODULUS.address)
         a.mov(key.modulus, RAX)
         a.mov(key.size, KNOWN_RSA_MODULUS.size)
@@ -253,7 +220,7 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
         a.lea(RSI, KNOWN_RSA_SIGNATURE.address)
         a.mov(ECX, KNOWN_RSA_SIGNATURE.size)
         a.call(recover)
-        _note(a, B)
+        note(a, B)
         a.lea(RSI, KNOWN_RSA_DIGEST.address)
         a.lea(RDI, W.digest.address)
         a.mov(ECX, KNOWN_RSA_DIGEST.size)
@@ -261,7 +228,7 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
         for wrong in (B, NC):  # unrolled: the digest, and one with another bit
             a.lea(RSI, W.digest.address)
             a.call(RSA_PKCS1["sha256"])
-            _note(a, wrong)
+            note(a, wrong)
             a.xor(W.digest.m8(), 1)
         for (start, update, finish), size, signed, verify in hashed:  # unrolled: two curves
             a.lea(RDI, HASH.it.state.address)
@@ -279,13 +246,13 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
                 a.lea(RDX, W.digest.address)
                 a.mov(ECX, size)
                 a.call(verify)
-                _note(a, wrong)
+                note(a, wrong)
                 a.xor(W.digest.m8(), 1)
-        _verdict(a)
+        verdict(a)
 
     body.__name__ = f"known_signatures_{level}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         saves=[RBX],
         reads=[KnownWork.digest],
@@ -304,7 +271,7 @@ def _signatures(level: str, recover: Routine, p256: Routine, p384: Routine) -> R
 def _ed25519(level: str, make: Routine, sign: Routine) -> Routine:
     def body(a: Asm) -> None:
         """Sign a known message with a known key."""
-        a.xor(_WRONG, _WRONG)
+        a.xor(WRONG, WRONG)
         a.lea(RDI, W.signer.scalar.address)
         a.lea(RSI, KNOWN_ED25519_SEED.address)
         a.call(make)
@@ -313,12 +280,12 @@ def _ed25519(level: str, make: Routine, sign: Routine) -> Routine:
         a.lea(RDX, KNOWN_ED25519_MESSAGE.address)
         a.mov(ECX, KNOWN_ED25519_MESSAGE.size)
         a.call(sign)
-        _compare(a, W.digest.address, KNOWN_ED25519)
-        _verdict(a)
+        compare(a, W.digest.address, KNOWN_ED25519)
+        verdict(a)
 
     body.__name__ = f"known_ed25519_{level}"
     return routine(
-        outputs=_OUTPUTS,
+        outputs=OUTPUTS,
         clobbers=CALLER_SAVED,
         calls=[make, sign],
         saves=[RBX],
@@ -373,5 +340,6 @@ KNOWN: dict[Family, dict[Variant, Routine]] = {
         Variant.FAST: _ed25519("adx", ed25519_key_adx, ed25519_sign_adx),
         Variant.BASE: _ed25519("base", ed25519_key_base, ed25519_sign_base),
     },
+    Family.MLKEM: {Variant.BASE: known_mlkem},
 }
 """Every variant's check."""

@@ -26,6 +26,7 @@ class Family(enum.IntEnum):
     P256 = 5
     SIGNATURES = 6
     ED25519 = 7
+    MLKEM = 8
 
 
 class Variants(Struct):

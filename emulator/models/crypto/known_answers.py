@@ -21,6 +21,7 @@ from emulator.models.crypto.chacha20_poly1305 import (
 )
 from emulator.models.crypto.ecdsa import ECDSA_MODELS
 from emulator.models.crypto.ed25519 import ED25519_MODELS
+from emulator.models.crypto.known_mlkem import known_mlkem
 from emulator.models.crypto.p256 import P256_MODELS
 from emulator.models.crypto.rsa import RECOVER_MODELS
 from emulator.models.crypto.rsa_encodings import PKCS1_MODELS
@@ -220,5 +221,6 @@ KNOWN_MODELS: dict[Family, dict[Variant, Callable[..., int]]] = {
     Family.P256: _levels(_p256),
     Family.SIGNATURES: _levels(_signatures),
     Family.ED25519: _levels(_ed25519),
+    Family.MLKEM: {Variant.BASE: known_mlkem},
 }
 """The models by family and variant."""

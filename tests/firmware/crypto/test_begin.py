@@ -24,7 +24,7 @@ from tests.support.lab import Lab
 from toolchain.asm import CF, EAX, RAX, Asm, Out, routine
 from toolchain.layout import Data
 
-VERDICTS = Data("verdicts", 4 * 16, doc="by check: 1 = it gives a wrong answer")
+VERDICTS = Data("verdicts", 4 * 32, doc="by check: 1 = it gives a wrong answer")
 NUMBERS = {
     check.name: n
     for n, check in enumerate(c for variants in KNOWN.values() for c in variants.values())

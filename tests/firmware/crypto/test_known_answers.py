@@ -5,6 +5,7 @@ import hashlib
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils, x25519
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from emulator.models.crypto.p256 import P256_MODELS
@@ -70,6 +71,16 @@ def test_another_library_agrees_the_same():
     assert public == raw(k.KNOWN_P256_PUBLIC)
 
 
+def test_another_library_decapsulates_the_same():
+    key = MLKEM768PrivateKey.from_seed_bytes(raw(k.KNOWN_MLKEM_SEED))
+    ek = key.public_key().public_bytes_raw()
+    assert hashlib.sha3_256(ek).digest() == raw(k.KNOWN_MLKEM_HASH)
+    ciphertext = raw(k.KNOWN_MLKEM_CIPHERTEXT)
+    assert key.decapsulate(ciphertext) == raw(k.KNOWN_MLKEM_SECRET)
+    bent = bytes([ciphertext[0] ^ 1]) + ciphertext[1:]
+    assert key.decapsulate(bent) == raw(k.KNOWN_MLKEM_REFUSED)
+
+
 @pytest.mark.parametrize(
     ("signed", "curve", "digest"),
     [
@@ -124,6 +135,7 @@ CHEAP = {
     *KNOWN[Family.CHACHA20_POLY1305].values(),
     *KNOWN[Family.X25519].values(),
     *KNOWN[Family.ED25519].values(),
+    *KNOWN[Family.MLKEM].values(),
 }
 
 
@@ -214,6 +226,11 @@ def test_signatures_that_take_few_steps_to_refuse_in_lockstep(which):
 
 
 FREELY = [
+    (Family.MLKEM, k.KNOWN_MLKEM_SEED),
+    (Family.MLKEM, k.KNOWN_MLKEM_HASH),
+    (Family.MLKEM, k.KNOWN_MLKEM_CIPHERTEXT),
+    (Family.MLKEM, k.KNOWN_MLKEM_SECRET),
+    (Family.MLKEM, k.KNOWN_MLKEM_REFUSED),
     (Family.P256, k.KNOWN_P256),
     (Family.P256, k.KNOWN_P256_PUBLIC),
     (Family.ED25519, k.KNOWN_ED25519),
