@@ -35,7 +35,7 @@ class TlsEchoPhase(enum.IntEnum):
 class TlsEchoControl(Struct):
     """The datagram that makes the role connect; a datagram that is a trust store replaces the node's."""
 
-    SIZE = 0x1A0
+    SIZE = 0x1A8
     magic = u32(0x00, "TLS_ECHO_MAGIC; anything else is ignored")
     host_len = u32(0x04, "bytes of host, at most HOST_MAX")
     name_len = u32(0x08, "bytes of name, at most HOST_MAX")
@@ -50,6 +50,7 @@ class TlsEchoControl(Struct):
     host = bytes_(0x20, HOST_MAX, "whom to connect to: a dotted quad or a name")
     name = bytes_(0xA0, HOST_MAX, "whom the certificate has to be for, and SNI")
     say = bytes_(0x120, SAY_MAX, "what the role says first")
+    hybrid = u8(0x1A0, "Hybrid: what hellos say of X25519MLKEM768 from now on")
 
 
 class TlsEcho(Struct):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from firmware.errors import describe
 from firmware.image import link_direct
+from firmware.layouts.tls import Hybrid
 from firmware.layouts.tls_echo import TLS_ECHO_MAGIC, TlsEchoControl
 from pxe.node import DirectBoot, Node, NodeError, NodeOptions, UserNet
 from tests.support.chains import store_of
@@ -130,6 +131,7 @@ class EchoNode:
         say: bytes = b"",
         quiet: bool = False,
         limit: int = 0,
+        hybrid: Hybrid = Hybrid.OFF,
     ) -> None:
         """Let the node connect to a server of this machine.
 
@@ -141,6 +143,7 @@ class EchoNode:
             say: What it says first.
             quiet: It sends nothing back.
             limit: Received bytes after which it ends the connection; 0 leaves that to the server.
+            hybrid: What its hellos say of X25519MLKEM768.
         """
         self._seen = len(self._node.lines)
         host, server = QEMU_HOST.encode(), name.encode()
@@ -159,6 +162,7 @@ class EchoNode:
                 "host": host,
                 "name": server,
                 "say": say,
+                "hybrid": hybrid,
             },
         )
         self._send(request)

@@ -1,4 +1,8 @@
 // One TLS connection of Go's crypto/tls: says bytes, each of which must come back XOR 0xff.
+//
+// Outside a module Go takes the defaults of an old version, which offers no X25519MLKEM768.
+
+//go:debug tlsmlkem=1
 package main
 
 import (
@@ -14,15 +18,16 @@ func main() {
 	key := flag.String("key", "", "file with its private key")
 	size := flag.Int("size", 0, "bytes to say")
 	retry := flag.Bool("retry", false, "P-256 alone: a client without a share of it is asked again")
+	hybrid := flag.Bool("hybrid", false, "X25519MLKEM768 alone: a client that offers it is asked for a share")
 	request := flag.Bool("request", false, "ask for a certificate of the client")
 	flag.Parse()
-	if err := serve(*chain, *key, *size, *retry, *request); err != nil {
+	if err := serve(*chain, *key, *size, *retry, *hybrid, *request); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(chain, key string, size int, retry, request bool) error {
+func serve(chain, key string, size int, retry, hybrid, request bool) error {
 	pair, err := tls.LoadX509KeyPair(chain, key)
 	if err != nil {
 		return err
@@ -30,6 +35,9 @@ func serve(chain, key string, size int, retry, request bool) error {
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
 	if retry {
 		config.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	}
+	if hybrid {
+		config.CurvePreferences = []tls.CurveID{tls.X25519MLKEM768}
 	}
 	if request {
 		config.ClientAuth = tls.RequestClientCert

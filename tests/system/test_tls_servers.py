@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from firmware.layouts.tls import Hybrid
 from tests.support.tls_echo import DATE, EchoNode, echo_image
 from tests.support.tls_liar import liar_on
 from tests.support.tls_lies import LIES
@@ -121,9 +122,10 @@ def test_python_longest_records(node):
     assert verdict.received == LARGE
 
 
+@pytest.mark.parametrize("hybrid", [Hybrid.OFF, Hybrid.SHARE])
 @pytest.mark.parametrize("curve", ["prime256v1", "X25519"])
-def test_python_groups(node, curve):
-    served(node, python_ssl(chain_of("p384"), curve=curve))
+def test_python_groups(node, curve, hybrid):
+    served(node, python_ssl(chain_of("p384"), curve=curve), hybrid=hybrid)
 
 
 @pytest.mark.parametrize(
@@ -167,18 +169,22 @@ def test_tlslite_asks_for_a_certificate_and_changes_keys(node):
 
 
 @pytest.mark.parametrize(
-    ("chain", "options", "prints"),
+    ("chain", "options", "hybrid", "prints"),
     [
-        ("p256", [], "group=X25519 retry=false"),
-        ("rsa2048", ["-retry"], "group=CurveP256 retry=true"),
-        ("p384", ["-request"], "certificates=0"),
+        ("p256", [], Hybrid.OFF, "group=X25519 retry=false"),
+        ("rsa2048", ["-retry"], Hybrid.OFF, "group=CurveP256 retry=true"),
+        ("p384", ["-request"], Hybrid.OFF, "certificates=0"),
+        ("p256", [], Hybrid.SHARE, "group=X25519MLKEM768 retry=false"),
+        ("p384", ["-hybrid"], Hybrid.OFFER, "group=X25519MLKEM768 retry=true"),
+        ("rsa2048", ["-retry"], Hybrid.SHARE, "group=CurveP256 retry=true"),
     ],
 )
-def test_go(node, tmp_path, going, chain, options, prints):
+def test_go(node, tmp_path, going, chain, options, hybrid, prints):
     build, program = going
     assert build.wait(120) == 0
     prints = f"^ok name={NAME} alpn=http/1.1 suite=TLS_.*{prints}"
-    served(node, Go(tmp_path, chain_of(chain), program, *options, size=LARGE, prints=prints))
+    server = Go(tmp_path, chain_of(chain), program, *options, size=LARGE, prints=prints)
+    served(node, server, hybrid=hybrid)
 
 
 LATER = int(datetime(2036, 3, 1, tzinfo=UTC).timestamp())

@@ -79,7 +79,14 @@ TEXTS_BYTES = 2 * HOST_MAX + SAY_MAX
     ],
     clobbers=CALLER_SAVED,
     reads=[TlsEchoControl, CoreState.now, TlsPool.trust, TrustStore.count],
-    writes=[TlsEcho, Clock.unix_time, Clock.unix_tsc, Slot.deadline, CoreState.slots_due],
+    writes=[
+        TlsEcho,
+        TlsPool.hybrid,
+        Clock.unix_time,
+        Clock.unix_tsc,
+        Slot.deadline,
+        CoreState.slots_due,
+    ],
     calls=[tls_echo_trust, log_write],
     saves=[R12, R13],
     source="firmware/docs/test-roles.md#tls-echo",
@@ -118,6 +125,8 @@ def diagnostics_input(
     a.mov(echo.quiet, AL)
     a.mov(AL, request.unnamed)
     a.mov(echo.unnamed, AL)
+    a.movzx(EAX, request.hybrid)
+    a.mov(TLS_POOL.it.hybrid, EAX)
     a.mov(RAX, request.unix_time)
     a.test(RAX, RAX)
     with a.if_(NZ):
