@@ -67,7 +67,7 @@ REFUSED_TO = (Layer.BUS << 8 | 0xFF) << 16
     ],
     writes=[
         BusLink.state, BusLink.failures, BusLink.server, BusLink.told, BusLink.error,
-        BusLink.next_try, BusLink.message_bytes, BusMessage.kind, ShardContext.failure,
+        BusLink.next_try, BusLink.message_bytes, BusMessage.kind, BusLink.midway, ShardContext.failure,
     ],
     calls=[drbg_u64, log_write, tls_abort],
     saves=[R12, R13],
@@ -139,6 +139,7 @@ def bus_fail(a: Asm, link: BusLink, shard: ShardContext, error: Reg32) -> None:
         a.xor(EAX, EAX)
     a.mov(link.server, EAX)
     a.mov(link.state, LinkState.DOWN)
+    a.mov(link.midway, 0)
     a.call(tls_abort)
     a.mov(shard.failure, 0)  # so that TLS notes the next one
     a.ret()

@@ -49,9 +49,9 @@ from toolchain.asm import (
         In(RSI, int, "text"),
         In(ECX, int, "its bytes"),
     ],
-    outputs=[Out(CF, "1 = no room now")],
+    outputs=[Out(CF, "1 = not now: no room, or a message of ours is not whole yet")],
     clobbers=CALLER_SAVED,
-    reads=[TEXT_IN],
+    reads=[TEXT_IN, BusLink.midway],
     writes=[TEXT_OUT],
     calls=[tls_reserve, tls_commit],
     saves=[R12, R13],
@@ -62,6 +62,9 @@ def bus_say(a: Asm, link: BusLink, shard: ShardContext, text: Reg64, length: Reg
     full = a.label("full")
     a.mov(R12, text)
     a.mov(R13D, length)
+    a.cmp(link.midway, 1)
+    a.cmc()  # CF was 1 when nothing is in the way
+    a.j(C, full)
     a.call(tls_reserve)
     a.j(C, full)
     a.mov(RSI, R12)

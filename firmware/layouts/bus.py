@@ -142,6 +142,7 @@ class BusLink(Struct):
     auth_required = u8(0xBC, "server: 1 = it wants a login")
     pong_owed = u8(0xBD, "1 = a PING is not answered yet, for want of room")
     asked = u8(0xBE, "1 = our PING is not answered yet")
+    midway = u8(0xBF, "1 = a message of ours has left in part: nothing else may be said")
 
 
 class BusMessage(Struct):

@@ -118,5 +118,8 @@ class EventStream(Struct):
 PUBLISH_OVERDUE = site(
     Layer.EVENTS, 1, "publish_overdue", "a dispatch was not acknowledged by the stream in time"
 )
+PUBLISH_CUT = site(
+    Layer.EVENTS, 2, "publish_cut", "a publication was given up after part of it had left"
+)
 EVENTS = Global("events", Events, "listeners of raw dispatches", align=64)
 PAYLOAD = Region("the event's payload", "in the receive ring, bounded by the length of the part")

@@ -78,6 +78,7 @@ class Outbox(Struct):
     next = u32(0x24, "number of the next one")
     ups = u32(0x28, "BusLink.ups of DATA that `sent` belongs to")
     head_len = u32(0x2C, "bytes of `head`")
+    sending = u32(0x68, "number of the publication that the byte at `sent` belongs to")
     published = u64(0x30, "publications queued since boot")
     acknowledged = u64(0x38, "of them acknowledged")
     duplicates = u64(0x40, "of those: known to the stream already")

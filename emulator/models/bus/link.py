@@ -31,7 +31,7 @@ def bus_fail(w: World, link: int, shard: int, error: int) -> None:
     bus.told = error
     log(w, code, None, bus.index, error, bus.server, cycles)
     bus.server = bus.server + 1 if bus.server + 1 < w.g(FLEET_CONFIG).servers_used else 0
-    bus.state = LinkState.DOWN
+    bus.state, bus.midway = LinkState.DOWN, 0
     tls_abort(w, shard)
     context.failure = 0
 

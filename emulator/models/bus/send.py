@@ -7,7 +7,9 @@ from firmware.layouts.bus import BUS, PING_TEXT, PONG_TEXT, BusLink, LinkState
 
 @model
 def bus_say(w: World, link: int, shard: int, text: int, length: int) -> int:
-    """All of it or nothing."""
+    """All of it or nothing, and nothing between the parts of a message."""
+    if w.view(BusLink, link).midway:
+        return 1
     where, full = tls_reserve(w, shard, length)
     if full:
         return 1

@@ -224,6 +224,16 @@ class TestUp:
         tick()
         assert (BENCH.link.pong_owed, BENCH.queued()) == (0, b"PONG\r\n")
 
+    def test_a_ping_is_not_answered_in_the_middle_of_a_message(self):
+        logged_in()
+        server(payload=b"PING\r\n")
+        BENCH.link.midway = 1
+        tick()
+        assert (BENCH.link.pong_owed, BENCH.queued()) == (1, b"")
+        BENCH.link.midway = 0
+        tick()
+        assert (BENCH.link.pong_owed, BENCH.queued()) == (0, b"PONG\r\n")
+
     def test_a_silent_server_is_asked_and_then_given_up(self):
         logged_in()
         BENCH.sent()

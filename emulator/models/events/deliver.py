@@ -1,0 +1,64 @@
+"""From the outbox to NATS, and the stream's answers back."""
+
+from emulator.effects import World, model
+from emulator.models.bus.link import bus_fail
+from emulator.models.bus.messages import bus_done
+from emulator.models.bus.send import bus_close, bus_open
+from emulator.models.bus.turn import bus_next
+from emulator.models.events.acks import outbox_answer, outbox_overdue
+from emulator.models.events.outbox import entry
+from firmware.layouts.bus import BUS, BUS_IN, DATA, INBOX_SID, BusKind, BusLink, LinkState
+from firmware.layouts.events import PUBLISH_CUT
+from firmware.layouts.outbox import OUTBOX
+from firmware.limits import OUTBOX_BYTES
+
+PIECE = 2048
+NEVER = 2**64 - 1
+
+
+@model
+def outbox_pass(w: World, link: int) -> None:
+    """The link is midway unless a publication ends where the next byte begins."""
+    box, midway = w.g(OUTBOX), 1
+    while box.sending != box.next and entry(w, box.sending).end <= box.sent:
+        midway = int(entry(w, box.sending).end != box.sent)
+        box.sending = (box.sending + 1) % 2**32
+    w.view(BusLink, link).midway = midway
+
+
+@model
+def outbox_send(w: World, link: int, shard: int) -> None:
+    """From where the connection stands; another one begins with the oldest that waits."""
+    row, box = w.view(BusLink, link), w.g(OUTBOX)
+    if row.state != LinkState.UP:
+        return
+    other = row.ups != box.ups
+    if other or box.sent < box.freed:
+        if not other and row.midway:
+            bus_fail(w, link, shard, PUBLISH_CUT.code)
+            return
+        box.ups, box.sent, box.sending, row.midway = row.ups, box.freed, box.first, 0
+    while box.sent != box.end:
+        size = min(box.end - box.sent, PIECE)
+        at, full = bus_open(w, link, shard, size)
+        if full:
+            return
+        w.write(at, w.read(box.base + box.sent % OUTBOX_BYTES, size))
+        box.sent += size
+        bus_close(w, link, shard, at + size)
+        outbox_pass(w, link)
+
+
+@model
+def publish_tick(w: World) -> int:
+    """Answers first: they make room."""
+    if not w.g(OUTBOX).base:
+        return NEVER
+    link = w.g(BUS).links[DATA]
+    while bus_next(w, link.address_, link.context) != BusKind.NONE:
+        if w.g(BUS_IN).sid == INBOX_SID:
+            outbox_answer(w)
+        bus_done(w, link.address_, link.context)
+    due = outbox_overdue(w)
+    outbox_send(w, link.address_, link.context)
+    return int(due)

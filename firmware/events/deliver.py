@@ -1,0 +1,189 @@
+"""From the outbox to NATS, and the stream's answers back.
+
+A publication may take several turns to leave; `BusLink.midway` keeps every other word off the link
+until it is whole.
+"""
+
+from firmware.abi import CALLER_SAVED
+from firmware.bus.link import bus_fail
+from firmware.bus.messages import bus_done
+from firmware.bus.send import bus_close, bus_open
+from firmware.bus.turn import bus_next
+from firmware.events.acks import outbox_answer, outbox_overdue
+from firmware.layouts.bus import (
+    BUS,
+    BUS_IN,
+    DATA,
+    INBOX_SID,
+    BusKind,
+    BusLink,
+    BusMessage,
+    LinkState,
+)
+from firmware.layouts.events import PUBLISH_CUT
+from firmware.layouts.outbox import ENTRIES, OUTBOX, OUTBOX_RING, Outbox, OutboxEntry
+from firmware.layouts.shard import ShardContext
+from firmware.layouts.text import TEXT_OUT
+from firmware.limits import OUTBOX_BYTES
+from toolchain.asm import (
+    AE,
+    AL,
+    EAX,
+    ECX,
+    EDX,
+    ESI,
+    NE,
+    R12,
+    R12D,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Z,
+    routine,
+)
+
+PIECE = 2048
+"""Bytes that go to the link at once: head and tag of a record do not count then."""
+ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
+OUT = OUTBOX.it
+
+
+@routine(
+    inputs=[In(RBP, BusLink, "the link DATA")],
+    clobbers=[RAX, RCX, RDX],
+    reads=[Outbox.next, Outbox.sent, Outbox.sending, OutboxEntry.end],
+    writes=[Outbox.sending, BusLink.midway],
+    source="firmware/docs/events.md#links",
+)
+def outbox_pass(a: Asm, link: BusLink) -> None:
+    """Find the publication that the next byte belongs to, and whether it has begun."""
+    entry = OutboxEntry.at(RDX)
+    a.mov(EAX, 1)
+    with a.loop() as passed:
+        a.mov(ECX, OUT.sending)
+        a.cmp(ECX, OUT.next)
+        a.leave(E, passed)
+        a.and_(ECX, ENTRIES - 1)
+        a.shl(ECX, ENTRY_SHIFT)
+        a.lea(RDX, OUT.entries.address)
+        a.add(RDX, RCX)
+        a.mov(RCX, entry.end)
+        a.cmp(RCX, OUT.sent)
+        a.leave(A, passed)
+        a.set(NE, AL)
+        a.inc(OUT.sending)
+        a.jmp(passed.top)
+    a.mov(link.midway, AL)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBP, BusLink, "the link DATA"), In(RBX, ShardContext, "its workspace")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        BusLink.state,
+        BusLink.ups,
+        BusLink.midway,
+        Outbox.base,
+        Outbox.ups,
+        Outbox.sent,
+        Outbox.first,
+        Outbox.end,
+        Outbox.freed,
+        OUTBOX_RING,
+    ],
+    writes=[Outbox.ups, Outbox.sent, Outbox.sending, BusLink.midway, TEXT_OUT],
+    calls=[bus_open, bus_close, bus_fail, outbox_pass],
+    saves=[R12],
+    source="firmware/docs/events.md#links",
+)
+def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
+    """Send what has room; on another connection everything that waits."""
+    again, go = a.label("again"), a.label("go")
+    a.cmp(link.state, LinkState.UP)
+    with a.if_(NE):
+        a.ret()
+    a.mov(EAX, link.ups)
+    a.cmp(EAX, OUT.ups)
+    a.j(NE, again)
+    a.mov(RAX, OUT.sent)
+    a.cmp(RAX, OUT.freed)
+    a.j(AE, go)
+    # What was given up has left in part: the server waits for the rest of it.
+    a.cmp(link.midway, 0)
+    with a.if_(NE):
+        a.mov(EDX, PUBLISH_CUT.code)
+        a.jmp(bus_fail)
+    a.place(again)
+    a.mov(EAX, link.ups)
+    a.mov(OUT.ups, EAX)
+    a.mov(RAX, OUT.freed)
+    a.mov(OUT.sent, RAX)
+    a.mov(EAX, OUT.first)
+    a.mov(OUT.sending, EAX)
+    a.mov(link.midway, 0)
+    a.place(go)
+    with a.loop() as pieces:
+        a.mov(RCX, OUT.end)
+        a.sub(RCX, OUT.sent)
+        a.leave(Z, pieces)
+        a.mov(R12D, PIECE)
+        a.cmp(RCX, R12)
+        a.cmov(B, R12, RCX)
+        a.mov(ECX, R12D)
+        a.call(bus_open)
+        a.leave(C, pieces)
+        a.mov(RSI, OUT.sent)
+        a.and_(ESI, OUTBOX_BYTES - 1)
+        a.add(RSI, OUT.base)
+        a.mov(ECX, R12D)
+        a.rep_movsb()
+        a.add(OUT.sent, R12)
+        a.call(bus_close)
+        a.call(outbox_pass)
+        a.jmp(pieces.top)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "TSC when something is overdue; all ones = nothing waits")],
+    clobbers=CALLER_SAVED,
+    reads=[Outbox.base, BusLink.context, BusMessage.sid],
+    calls=[bus_next, bus_done, outbox_answer, outbox_overdue, outbox_send],
+    saves=[RBX, RBP, R12],
+    source="firmware/docs/events.md#links",
+)
+def publish_tick(a: Asm) -> None:
+    """Take the stream's answers, give up what is overdue, send what waits."""
+    link = BusLink.at(RBP)
+    a.cmp(OUT.base, 0)
+    with a.if_(E):
+        a.mov(RAX, -1)
+        a.ret()
+    a.lea(RBP, BUS.it.links.address)
+    a.add(RBP, DATA * BusLink.SIZE)
+    a.mov(RBX, link.context)
+    with a.loop() as messages:
+        a.call(bus_next)
+        a.cmp(EAX, BusKind.NONE)
+        a.leave(E, messages)
+        a.cmp(BUS_IN.it.sid, INBOX_SID)
+        with a.if_(E):
+            a.call(outbox_answer)
+        a.call(bus_done)
+        a.jmp(messages.top)
+    a.call(outbox_overdue)
+    a.mov(R12, RAX)
+    a.call(outbox_send)
+    a.mov(RAX, R12)
+    a.ret()

@@ -1,0 +1,146 @@
+"""The outbox on its link: pieces, midway, other connections, answers."""
+
+import pytest
+
+from firmware.events.deliver import PIECE, outbox_pass, outbox_send, publish_tick
+from firmware.events.outbox import outbox_publish
+from firmware.layouts.bus import BUS, DATA, LinkState
+from firmware.layouts.events import PUBLISH_CUT
+from firmware.layouts.outbox import ACK_TIMEOUT_MS
+from firmware.limits import TX_BYTES
+from tests.support.lab import Lab
+from tests.support.publisher import MS, NOW, REGIONS, Publisher
+from tests.support.stream import Stream
+
+LAB = Lab(outbox_publish, outbox_send, publish_tick, slots=3, extra=REGIONS)
+NEVER = 2**64 - 1
+LINK_SLOT = 2
+
+
+class Delivery(Publisher):
+    """A node whose link DATA is UP, and what leaves on it."""
+
+    def __init__(self):
+        super().__init__(LAB)
+        self.context = LAB.shard(LINK_SLOT)
+        self.stream = Stream(LAB, self.context)
+        link = self.link
+        link.context, link.state, link.ups, link.index = self.context, LinkState.UP, 1, DATA
+
+    @property
+    def link(self):
+        return LAB.g(BUS).links[DATA]
+
+    def publish(self, size=2, sequence=41):
+        name, body = LAB.machine.alloc(16), b"x" * size
+        LAB.machine.write(name, b"A")
+        given = {"body": LAB.put(body), "length": size, "name": name, "name_len": 1}
+        assert self.call(outbox_publish, 0, sequence=sequence, **given).outputs["cf"] == 0
+
+    def send(self):
+        LAB.call(outbox_send, link=self.link.address_, shard=self.context)
+        return self.stream.take_sent()
+
+
+@pytest.fixture
+def node():
+    return Delivery()
+
+
+def test_everything_leaves_in_order(node):
+    node.publish()
+    node.publish(900)
+    text = node.queued()
+    assert node.send() == text
+    assert (node.box.sent, node.box.sending, node.link.midway) == (node.box.end, 2, 0)
+    assert node.send() == b""
+    node.publish()
+    assert node.send() == node.queued()[len(text) :]
+
+
+@pytest.mark.parametrize("state", [s for s in LinkState if s != LinkState.UP])
+def test_nothing_leaves_before_the_link_is_up(node, state):
+    node.publish()
+    node.link.state = state
+    assert node.send() == b""
+
+
+def test_long_publication_leaves_in_pieces(node):
+    node.publish(TX_BYTES)
+    node.publish(10)
+    text = node.queued()
+    got = node.send()
+    assert 0 < len(got) < len(text)
+    assert len(got) % PIECE == 0
+    assert (node.link.midway, node.box.sending) == (1, 0)
+    while len(got) < len(text):
+        got += node.send()
+    assert (got, node.link.midway, node.box.sending) == (text, 0, 2)
+
+
+def test_piece_that_ends_with_a_publication(node):
+    node.publish(10)
+    size = node.box.end
+    node.publish(PIECE - 2 * size + 10 - 2)  # its length has two digits more
+    assert node.box.end == PIECE
+    node.publish(10)
+    assert len(node.send()) == node.box.end
+    node.box.sending, node.box.sent = 0, PIECE
+    node.call(outbox_pass, link=node.link.address_)
+    assert (node.box.sending, node.link.midway) == (2, 0)
+
+
+def test_another_connection_gets_all_that_waits(node):
+    node.publish(TX_BYTES)
+    text = node.queued()
+    node.send()
+    node.link.ups, node.link.midway = 2, 1
+    got = node.send()
+    while len(got) < len(text):
+        got += node.send()
+    assert got == text
+    assert node.link.midway == 0
+
+
+def test_what_was_given_up_unsent_is_passed_over(node):
+    node.publish()
+    node.publish(sequence=42)
+    text = node.queued()
+    node.box.ups = 1
+    node.box.freed, node.box.first = node.box.entries[0].end, 1
+    got = node.send()
+    assert text.endswith(got)
+    assert b"-42\r\n" in got
+    assert b"-41\r\n" not in got
+
+
+def test_what_was_given_up_half_sent_costs_the_connection(node):
+    node.publish(TX_BYTES)
+    node.send()
+    node.publish()
+    node.box.freed, node.box.first = node.box.entries[0].end, 1
+    node.send()
+    assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_CUT.code)
+    assert node.link.midway == 0
+
+
+def test_turn_takes_answers_and_sends(node):
+    node.publish()
+    node.publish(sequence=42)
+    at = node.call(publish_tick).outputs["rax"]
+    assert at == NOW + ACK_TIMEOUT_MS * MS
+    assert node.stream.take_sent() == node.queued()
+    answer = b'{"stream":"SHARDFW_EV","seq":7}'
+    line = b"MSG _I.n525400123456.3fa2c1d0.d.%d %d %d\r\n%b\r\n"
+    node.stream.feed(line % (0, 1, len(answer), answer) + line % (1, 9, len(answer), answer))
+    node.call(publish_tick)
+    # The second one is for a subscription that is not the inbox.
+    assert (node.box.first, node.shard().gateway.seq_acked) == (1, 41)
+    node.stream.feed(line % (1, 1, len(answer), answer))
+    assert node.call(publish_tick).outputs["rax"] == NEVER
+    assert node.shard().gateway.seq_acked == 42
+
+
+def test_node_that_does_not_publish_has_no_turn(node):
+    node.box.base = 0
+    assert node.call(publish_tick).outputs["rax"] == NEVER
