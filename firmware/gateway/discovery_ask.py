@@ -19,6 +19,7 @@ from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.text import TEXT_OUT
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.layouts.websocket import REQUEST_HOST, REQUEST_START
 from firmware.limits import TOKEN_MAX
 from firmware.log import log, log_write
@@ -189,7 +190,7 @@ def discovery_dial(a: Asm, shard: ShardContext) -> None:
         Discovery.host_len,
         Discovery.port,
         Discovery.token,
-        ConfigBlob.token_len,
+        BotToken.length,
         ConfigBlob.gateway_secure,
         ConfigBlob.user_agent_len,
         ConfigBlob.user_agent,
@@ -222,8 +223,8 @@ def discovery_send(a: Asm, shard: ShardContext) -> None:
     a.cmp(D.token, 0)
     with a.if_(NE):
         put(a, BOT)
-        a.lea(RSI, CONFIG.it.token.address)
-        a.mov(ECX, CONFIG.it.token_len)
+        a.lea(RSI, TOKEN.it.text.address)
+        a.mov(ECX, TOKEN.it.length)
         a.rep_movsb()
         a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
         a.add(RDI, 2)

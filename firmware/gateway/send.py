@@ -9,6 +9,7 @@ from firmware.layouts.log_line import Level
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.profile import ProfileTable
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.layouts.websocket import FIN_BIT, FRAME_OUT, Opcode
 from firmware.log import at_level, log, log_write
 from firmware.text import put_decimal
@@ -184,7 +185,7 @@ def gateway_byte() -> Mem8[int]:
         ShardContext.shard_total,
         ShardContext.profile,
         ProfileTable.has_intents,
-        ConfigBlob.token_len,
+        BotToken.length,
         ConfigBlob.intents,
         ConfigBlob.identify_shards,
         ConfigBlob.identify_fields_len,
@@ -198,7 +199,7 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
     config = CONFIG.it
     a.lea(RDI, shard.gateway.outbound.address)
     _put(a, IDENTIFY)
-    _put_bytes(a, config.token.address, config.token_len)
+    _put_bytes(a, TOKEN.it.text.address, TOKEN.it.length)
     table = profile_table(a, shard, RAX, RCX)
     a.cmp(table.has_intents, 0)
     with a.if_(NE):
@@ -229,7 +230,7 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
         ShardContext.session_ptr,
         Session.session_id_len,
         GatewayContext.seq_acked,
-        ConfigBlob.token_len,
+        BotToken.length,
     ],
     calls=[put_decimal, gateway_send],
     saves=[R12],
@@ -237,11 +238,11 @@ def gateway_identify(a: Asm, shard: ShardContext) -> None:
 )
 def gateway_resume(a: Asm, shard: ShardContext) -> None:
     """Send op 6: token, session id, last sequence handed on."""
-    config, session = CONFIG.it, Session.at(R12)
+    session = Session.at(R12)
     a.mov(R12, shard.session_ptr)
     a.lea(RDI, shard.gateway.outbound.address)
     _put(a, RESUME)
-    _put_bytes(a, config.token.address, config.token_len)
+    _put_bytes(a, TOKEN.it.text.address, TOKEN.it.length)
     _put(a, SESSION)
     _put_bytes(a, session.session_id.address, session.session_id_len)
     _put(a, SEQUENCE)

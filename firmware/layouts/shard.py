@@ -54,6 +54,7 @@ class Hold(enum.IntEnum):
     NO_NETWORK = 8
     CRASH_LOOP = 9
     SESSION_LOAD = 10
+    NO_TOKEN = 11
 
 
 class End(enum.IntEnum):

@@ -20,6 +20,7 @@ from firmware.net.start import net_start
 from firmware.nic.device import nic_init
 from firmware.node.lease import lease_begin
 from firmware.node.survive import survive_begin
+from firmware.node.token import token_adopt
 from firmware.shard.survive import survive_offer
 from firmware.tls.setup import tls_setup
 from toolchain.asm import (
@@ -132,6 +133,7 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         Permits.max_concurrency,
     ],
     calls=[
+        token_adopt,
         survive_begin,
         lease_begin,
         nic_init,
@@ -167,6 +169,7 @@ def node_init(a: Asm) -> None:
     a.inc(EAX)
     a.mov(PERMITS.it.max_concurrency, EAX)
 
+    a.call(token_adopt)
     a.call(survive_begin)
     # A grant at boot, when the operator wants the lease enforced from the start.
     a.call(lease_begin)

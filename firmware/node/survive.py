@@ -3,7 +3,6 @@
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
 from firmware.layouts.clock import SECOND_MS
-from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import BOOT_WARM, NODE_CRASH_LOOP, NODE_RELEASED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.survivor import (
@@ -19,6 +18,7 @@ from firmware.layouts.survivor import (
     Survival,
     Survivor,
 )
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.limits import SURVIVOR_PAGE, TOKEN_MAX
 from firmware.log import log, log_write
 from firmware.memory.kept import kept_sum, survivor_store
@@ -50,7 +50,7 @@ LAST = 8 * (CRASHES_HOLD - 1)
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[Survivor, ConfigBlob.token],
+    reads=[Survivor, BotToken],
     writes=[Survivor, Survival.page, Survival.taken_over, Survival.before_at, KEPT],
     calls=[kept_sum],
     saves=[R12],
@@ -59,7 +59,7 @@ LAST = 8 * (CRASHES_HOLD - 1)
 def survive_adopt(a: Asm) -> None:
     """Take the kept pages over when they are whole and of this bot; else clear them."""
     kept, fresh, done = Survivor.at(RDI), a.label("fresh"), a.label("done")
-    a.lea(RSI, CONFIG.it.token.address)
+    a.lea(RSI, TOKEN.it.text.address)
     a.mov(ECX, TOKEN_MAX // 8)
     a.call(kept_sum)
     a.mov(R12, RAX)

@@ -18,6 +18,7 @@ from firmware.layouts.shard import (
 )
 from firmware.layouts.survivor import SURVIVAL, Survival
 from firmware.layouts.tcp import TcpContext, TcpState
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.shard.allowance import allowance_hold
@@ -82,12 +83,18 @@ CONNECTION_GONE = site(
     inputs=[In(RBX, ShardContext, "a shard in ASSIGNED")],
     outputs=[Out(EAX, "Hold: why it may not start; 0 = it may")],
     clobbers=CALLER_SAVED,
-    reads=[Lease.expired, Clock.tsc_cycles_per_ms, Network.configured, Survival.held],
+    reads=[
+        Lease.expired,
+        Clock.tsc_cycles_per_ms,
+        Network.configured,
+        Survival.held,
+        BotToken.length,
+    ],
     calls=[session_wait, allowance_hold],
     source="firmware/docs/lifecycle.md#start",
 )
 def shard_may_start(a: Asm, shard: ShardContext) -> None:
-    """Tell whether lease, clock, crashes, network, load and allowance let a shard leave ASSIGNED."""
+    """Tell whether lease, clock, crashes, network, token, load and allowance let a shard leave ASSIGNED."""
     a.mov(EAX, Hold.LEASE_EXPIRED)
     a.cmp(LEASE.it.expired, 0)
     with a.if_(NZ):
@@ -102,6 +109,10 @@ def shard_may_start(a: Asm, shard: ShardContext) -> None:
         a.ret()
     a.mov(EAX, Hold.NO_NETWORK)
     a.cmp(NETWORK.it.configured, 0)
+    with a.if_(Z):
+        a.ret()
+    a.mov(EAX, Hold.NO_TOKEN)
+    a.cmp(TOKEN.it.length, 0)
     with a.if_(Z):
         a.ret()
     a.call(session_wait)

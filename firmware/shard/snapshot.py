@@ -27,6 +27,7 @@ from firmware.layouts.sessions import (
     SessionSnapshot,
 )
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
 from firmware.log import log, log_write
 from firmware.websocket.request import ws_base, ws_build_request
@@ -88,8 +89,7 @@ def _digest(a: Asm) -> None:
     outputs=[Out(CF, "1 = the gateway is still to be discovered, so `endpoint` is not made")],
     clobbers=CALLER_SAVED,
     reads=[
-        ConfigBlob.token,
-        ConfigBlob.token_len,
+        BotToken.length,
         ConfigBlob.discovery,
         Discovery.state,
         Sessions.digest,
@@ -114,8 +114,8 @@ def session_identity(a: Asm) -> None:
     a.cmp(state.bot_known, 0)
     with a.if_(E):
         a.mov(state.bot_known, 1)
-        a.lea(RSI, CONFIG.it.token.address)
-        a.mov(R12D, CONFIG.it.token_len)
+        a.lea(RSI, TOKEN.it.text.address)
+        a.mov(R12D, TOKEN.it.length)
         _digest(a)
         for at in _QUADS:  # unrolled: two quadwords
             a.mov(RAX, state.digest.m64(at))

@@ -15,6 +15,7 @@ from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext, ShardFlag
 from firmware.layouts.websocket import WsState
 from tests.support.stream import Stream, client_frames, server_frame
+from tests.support.token import set_token
 
 if TYPE_CHECKING:
     from tests.support.lab import Lab
@@ -45,8 +46,8 @@ class GatewayClient:
         lab.g(CORE).now = START
         lab.g(LOG).level = Level.ERROR
         config = lab.g(CONFIG)
-        config.token[: len(TOKEN)] = TOKEN
-        config.token_len, config.intents = len(TOKEN), 513
+        set_token(lab, TOKEN)
+        config.intents = 513
         config.gateway_host[: len(HOST)] = HOST
         config.gateway_host_len = len(HOST)
         self.at = lab.shard()

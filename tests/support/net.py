@@ -12,6 +12,7 @@ from firmware.net.input import net_input
 from firmware.nic.legacy import legacy_start
 from firmware.nic.queue import nic_flush
 from tests.support.nic import DMA_PHYSICAL, MAC, PCI_ADDRESS, NicBench
+from tests.support.token import set_token
 
 if TYPE_CHECKING:
     from emulator.lockstep import Result
@@ -57,6 +58,8 @@ class NetBench(NicBench):
             drbg.key[:] = bytes(range(32))
             drbg.nonce[:] = bytes(12)
             drbg.seeded = 1
+        if "bot_token" in lab.image.symbols:
+            set_token(lab, b"a.bot.token")
 
     def advance(self, cycles: int) -> None:
         """Let time pass."""

@@ -19,6 +19,7 @@ from firmware.layouts.discovery import (
 from firmware.layouts.log import DISCOVERY_ASK
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import ShardContext
+from firmware.layouts.token import TOKEN
 
 
 @model
@@ -60,7 +61,7 @@ def discovery_dial(w: World, shard: int) -> int:
 @model
 def discovery_send(w: World, shard: int) -> None:
     """One GET; the token goes with it while it is allowed."""
-    found, config = w.g(DISCOVERY), w.g(CONFIG)
+    found, config, token = w.g(DISCOVERY), w.g(CONFIG), w.g(TOKEN)
     start, full = tls_reserve(w, shard, REQUEST_MAX)
     if full:
         return
@@ -76,7 +77,7 @@ def discovery_send(w: World, shard: int) -> None:
     rest = b"\r\nUser-Agent: " + agent + b"\r\nAccept: application/json\r\n"
     rest += b"Connection: close\r\n"
     if found.token:
-        rest += b"Authorization: Bot " + bytes(config.token[: config.token_len]) + b"\r\n"
+        rest += b"Authorization: Bot " + bytes(token.text[: token.length]) + b"\r\n"
     rest += b"\r\n"
     w.write(end, rest)
     tls_commit(w, shard, end + len(rest) - start)

@@ -10,6 +10,7 @@ from firmware.layouts.log import GATEWAY_SEND
 from firmware.layouts.node import CORE
 from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
+from firmware.layouts.token import TOKEN
 
 
 @model
@@ -56,8 +57,8 @@ def gateway_heartbeat(w: World, shard: int) -> int:
 
 
 def _token(w: World) -> bytes:
-    config = w.g(CONFIG)
-    return bytes(config.token[: config.token_len])
+    token = w.g(TOKEN)
+    return bytes(token.text[: token.length])
 
 
 @model

@@ -9,6 +9,7 @@ from emulator.models.net.start import net_start
 from emulator.models.nic.device import nic_init
 from emulator.models.node.lease import lease_begin
 from emulator.models.node.survive import survive_begin
+from emulator.models.node.token import token_adopt
 from emulator.models.shard.survive import survive_offer
 from emulator.models.tls.setup import tls_setup
 from firmware.layouts.boot import BOOT
@@ -51,6 +52,7 @@ def node_init(w: World) -> int:
     plan.local_count, plan.generation = config.local_count, 1
     keys = config.max_concurrency
     w.g(PERMITS).max_concurrency = keys if 1 <= keys <= PERMITS_MAX else 1
+    token_adopt(w)
     survive_begin(w)
     lease_begin(w)
     error = nic_init(w, w.g(BOOT).nic_function, w.g(MEMORY).dma_physical)

@@ -5,7 +5,6 @@ from emulator.models.cpu.date import date_now
 from emulator.models.log import log_write
 from emulator.models.memory.kept import kept_sum, survivor_store
 from emulator.models.node.lease import slots_wake
-from firmware.layouts.config import CONFIG
 from firmware.layouts.log import BOOT_WARM, NODE_CRASH_LOOP, NODE_RELEASED
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.survivor import (
@@ -18,6 +17,7 @@ from firmware.layouts.survivor import (
     HoldEnd,
     Survivor,
 )
+from firmware.layouts.token import TOKEN
 from firmware.limits import SURVIVOR_PAGE, TOKEN_MAX
 
 SUMMED = Survivor.boots.offset
@@ -28,7 +28,7 @@ MS_PER_S = 1000
 def survive_adopt(w: World) -> None:
     """Magic, bot and sum must fit; the token names the bot."""
     facts, survival = w.g(SURVIVOR), w.g(SURVIVAL)
-    bot = kept_sum(w, w.g(CONFIG).token.address, TOKEN_MAX // 8)
+    bot = kept_sum(w, w.g(TOKEN).text.address, TOKEN_MAX // 8)
     survival.page = SURVIVOR_PAGE
     kept = w.view(Survivor, SURVIVOR_PAGE)
     known = kept.magic == SURVIVOR_MAGIC and kept.bot == bot

@@ -29,12 +29,13 @@ from firmware.layouts.policy import STARTUP, OnLimit
 from firmware.layouts.shard import End, Hold, Phase, Session, ShardContext, ShardFlag, ShardState
 from firmware.layouts.survivor import SURVIVAL
 from firmware.layouts.tcp import TcpState
+from firmware.layouts.token import TOKEN
 from firmware.shard.dial import NO_ADDRESS, NO_CONNECTION
 
 
 @model
 def shard_may_start(w: World, shard: int) -> int:
-    """Lease, clock, crashes, network, a saved session, allowance, in this order."""
+    """Lease, clock, crashes, network, token, a saved session, allowance, in this order."""
     if w.g(LEASE).expired:
         return Hold.LEASE_EXPIRED
     if not w.g(CLOCK).tsc_cycles_per_ms:
@@ -43,6 +44,8 @@ def shard_may_start(w: World, shard: int) -> int:
         return Hold.CRASH_LOOP
     if not w.g(NETWORK).configured:
         return Hold.NO_NETWORK
+    if not w.g(TOKEN).length:
+        return Hold.NO_TOKEN
     return session_wait(w, shard) or allowance_hold(w, shard)
 
 

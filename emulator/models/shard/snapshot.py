@@ -23,6 +23,7 @@ from firmware.layouts.sessions import (
     SessionSnapshot,
 )
 from firmware.layouts.shard import Session, SessionLoad, ShardContext, ShardFlag
+from firmware.layouts.token import TOKEN
 
 _ID = re.compile(rb"[!#-\[\]-~]{1,256}")
 _HOST = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -40,10 +41,10 @@ def _hash(w: World, text: int, length: int) -> bytes:
 @model
 def session_identity(w: World) -> int:
     """Each digest is made once; that of the endpoint when the gateway is known."""
-    state, config = w.g(SESSIONS), w.g(CONFIG)
+    state, config, token = w.g(SESSIONS), w.g(CONFIG), w.g(TOKEN)
     if not state.bot_known:
         state.bot_known = 1
-        state.bot[:] = _hash(w, config.offset_of("token"), config.token_len)
+        state.bot[:] = _hash(w, token.offset_of("text"), token.length)
     if not state.endpoint_known:
         static = config.discovery == DiscoveryMode.STATIC
         if not static and w.g(DISCOVERY).state != DiscoveryState.FOUND:

@@ -39,6 +39,7 @@ from firmware.layouts.websocket import RESPONSE_MAX
 from pxe.gateway.rest import FORMS, Reply, json_reply, rate_limit, redirect
 from tests.support.lab import Lab
 from tests.support.stream import Stream
+from tests.support.token import set_token
 
 LAB = Lab(discovery_begin, discovery_send, discovery_head, discovery_body, discovery_chunk)
 MS, NOW = 1000, 10**9
@@ -62,9 +63,10 @@ class Question:
         LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
         config = LAB.g(CONFIG)
         config.gateway_port = port
-        for name, text in (("gateway_host", host), ("gateway_path", path), ("token", TOKEN)):
+        for name, text in (("gateway_host", host), ("gateway_path", path)):
             getattr(config, name)[: len(text)] = text
             setattr(config, f"{name}_len", len(text))
+        set_token(LAB, TOKEN)
         LAB.g(PLAN).global_total = 9
         LAB.g(PERMITS).max_concurrency = 1
         LAB.g(PERMITS).keys[0].owner = 1
@@ -175,8 +177,7 @@ class TestRequest:
     def test_the_longest_request_fits_its_room(self):
         config = LAB.g(CONFIG)
         q = Question(host=b"h" * 128, port=65535, path=b"/" + b"p" * 255)
-        config.token[:] = b"t" * 256
-        config.token_len = 256
+        set_token(LAB, b"t" * 256)
         config.user_agent[:] = b"a" * 64
         config.user_agent_len = 64
         q.stream.take_sent()

@@ -18,6 +18,7 @@ from firmware.layouts.shard import End, FailureFlag, ShardFlag
 from firmware.limits import OUTBOUND_PAYLOAD_MAX, TOKEN_MAX
 from tests.support.gateway_client import TOKEN, GatewayClient, ready_data
 from tests.support.lab import Lab
+from tests.support.token import set_token
 
 LAB = Lab(gateway_poll, gateway_tick)
 
@@ -104,8 +105,8 @@ class TestHello:
     def test_the_longest_identify_fits(self):
         c = client(shard=(65_534, 65_535))
         config = LAB.g(CONFIG)
-        config.token[:] = b"t" * TOKEN_MAX
-        config.token_len, config.intents = TOKEN_MAX, 2**32 - 1
+        set_token(LAB, b"t" * TOKEN_MAX)
+        config.intents = 2**32 - 1
         fields = b',"x":"' + b"y" * (IDENTIFY_FIELDS_MAX - 7) + b'"'
         config.identify_fields[:] = fields
         config.identify_fields_len = len(fields)

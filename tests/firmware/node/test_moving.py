@@ -35,6 +35,7 @@ from tests.firmware.node.test_plan import (
     ready_shards,
 )
 from tests.support.states import MS
+from tests.support.token import set_token
 from toolchain.layout.pack import pack, unpack
 
 
@@ -253,9 +254,8 @@ class TestVerb:
 
     def test_it_tells_whose_sessions_who_keeps(self):
         ready_shards(0)
-        config = LAB.g(CONFIG)
-        config.session_provider, config.token_len = SessionProvider.HOST, 5
-        config.token[0:5] = b"abcde"
+        LAB.g(CONFIG).session_provider = SessionProvider.HOST
+        set_token(LAB, b"abcde")
         report = ask()[2]
         assert report["provider"] == SessionProvider.HOST
         assert report["bot"] == hashlib.sha256(b"abcde").digest()[:DIGEST_BYTES]

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.machine import Region
-from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR, SURVIVOR_BYTES, Survivor
 from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SURVIVOR_PAGE
 from firmware.node.survive import survive_begin, survive_release, survive_tick
 from tests.support.lab import Lab
+from tests.support.token import set_token
 
 LAB = Lab(
     survive_begin,
@@ -29,7 +29,7 @@ def boot(*, at=UNIX, token=b"a-token", crashed=False):
     LAB.machine.write(RECORD_PAGE, kept)
     clock = LAB.g(CLOCK)
     clock.tsc_cycles_per_ms, clock.unix_time, clock.unix_tsc = MS, at, 0
-    LAB.g(CONFIG).token[0 : len(token)] = token
+    set_token(LAB, token)
     LAB.g(SURVIVAL).crashed = int(crashed)
     LAB.call(survive_begin)
     return LAB.g(SURVIVOR)

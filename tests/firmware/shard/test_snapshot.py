@@ -22,6 +22,7 @@ from firmware.shard.snapshot import (
     snapshot_take,
 )
 from tests.support.lab import Lab
+from tests.support.token import set_token
 
 LAB = Lab(snapshot_take, snapshot_problem, snapshot_restore, session_confirm, session_identity)
 TOKEN, HOST, PORT = b"a.token.of.tests", b"gateway.test", 8080
@@ -35,10 +36,9 @@ def prepare(**fields):
     """A shard with a session, a bot, and a gateway that is configured."""
     LAB.reset()
     config = LAB.g(CONFIG)
-    LAB.machine.write(config.offset_of("token"), TOKEN)
+    set_token(LAB, TOKEN)
     LAB.machine.write(config.offset_of("gateway_host"), HOST)
-    for name, value in (("token_len", len(TOKEN)), ("gateway_host_len", len(HOST))):
-        setattr(config, name, value)
+    config.gateway_host_len = len(HOST)
     config.gateway_port = PORT
     LAB.g(PLAN).generation = GENERATION
     shard = LAB.view(ShardContext, LAB.shard(0))
@@ -79,7 +79,7 @@ def test_take_writes_session_identity_and_generation():
 def test_the_digests_are_made_once():
     shard = prepare()
     taken(shard)
-    LAB.g(CONFIG).token_len = 3
+    set_token(LAB, b"abc")
     assert bytes(taken(shard).bot[:]) == BOT
 
 

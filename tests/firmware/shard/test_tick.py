@@ -37,6 +37,7 @@ from tests.support.states import (
     shard_fields,
 )
 from tests.support.stream import Stream, server_frame
+from tests.support.token import set_token
 
 LAB = Lab(*NEEDED, shard_tick, shards_tick, slots=2)
 GATEWAY = "10.0.0.9"
@@ -165,6 +166,18 @@ def test_tick_assigned_says_why_it_waits(expired, cycles, configured, hold):
     assert node.tick() == (START + 100 * cycles if cycles else NEVER)
     assert (node.shards[0].state, node.shards[0].hold) == (ShardState.ASSIGNED, hold)
     assert node.bench.sent() == []
+
+
+def test_tick_assigned_without_a_token_waits():
+    node = Node()
+    set_token(LAB, b"")
+    assert node.tick() == START + 100 * MS
+    context = node.shards[0]
+    assert (context.state, context.hold) == (ShardState.ASSIGNED, Hold.NO_TOKEN)
+    assert node.bench.sent() == []
+    set_token(LAB, b"released")
+    node.tick()
+    assert context.state == ShardState.STARTING
 
 
 def test_tick_assigned_dials_the_gateway_in_one_step():
