@@ -55,6 +55,7 @@ class Published(GatewayClient):
         self.seen += len(text)
         while text:
             head = PUBLICATION.match(text)
+            assert head is not None, text
             end = head.end() + int(head[4])
             found.append((head[1].decode(), text[head.end() + int(head[3]) : end]))
             assert text[end : end + 2] == b"\r\n"
