@@ -63,6 +63,14 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+@functools.cache
+def _field_of(struct: type[Struct], name: str) -> Field:
+    found = inspect.getattr_static(struct, name, None)
+    if not isinstance(found, Field):
+        raise ModelError(f"{struct.__name__} has no field {name}")
+    return found
+
+
 class View:
     """A struct in the world's memory: read and assign fields as attributes."""
 
@@ -84,10 +92,7 @@ class View:
         return int(self._address + self._field(name).offset)
 
     def _field(self, name: str) -> Field:
-        found = inspect.getattr_static(self._struct, name, None)
-        if not isinstance(found, Field):
-            raise ModelError(f"{self._struct.__name__} has no field {name}")
-        return found
+        return _field_of(self._struct, name)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - by field
         field = self._field(name)

@@ -4,7 +4,9 @@ RSI is the place in the text, R8 its end. A separator stands between two tokens 
 number has no leading zero. What breaks that makes the whole text unreadable.
 """
 
-from firmware.layouts.fleet import ACK_PREFIX
+from firmware.layouts.fleet import (
+    ACK_PREFIX,
+)
 from toolchain.asm import (
     AE,
     AL,

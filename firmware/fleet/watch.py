@@ -5,6 +5,7 @@ watch, and all that it showed is forgotten. Only what a gap-free watch shows is 
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.fleet.held import held_judge_all, held_seen
 from firmware.fleet.tokens import ack_take, key_find, key_number
 from firmware.fleet.view import (
     budget_put,
@@ -132,6 +133,7 @@ def _tell(a: Asm, state: WatchState) -> None:
         Fleet.watch_sid,
         Fleet.watch_inbox,
         Fleet.heard_at,
+        Fleet.begun_at,
         Fleet.resync_at,
     ],
     source="firmware/docs/fleet.md#watch",
@@ -147,6 +149,7 @@ def watch_begin(a: Asm, request: Reg32) -> None:
     a.mov(FLEET.it.watch, WatchState.CREATING)
     a.mov(RAX, core.now)
     a.mov(FLEET.it.heard_at, RAX)
+    a.mov(FLEET.it.begun_at, RAX)
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, WATCH_RETRY_MS)
     a.add(RAX, RCX)
     a.mov(FLEET.it.resync_at, RAX)
@@ -163,10 +166,11 @@ def watch_begin(a: Asm, request: Reg32) -> None:
         Fleet.watch,
         Fleet.heard_at,
         Fleet.resync_at,
+        Fleet.watch_inbox,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[Fleet.ups, Fleet.watch_sid, Fleet.resync_at],
+    writes=[Fleet.ups, Fleet.watch_sid, Fleet.resync_at, Fleet.move],
     calls=[watch_end],
     source="firmware/docs/fleet.md#watch",
 )
@@ -202,6 +206,10 @@ def watch_check(a: Asm) -> None:
     a.sub(RAX, FLEET.it.heard_at)
     a.cmp(RAX, RDX)
     a.j(BE, no)
+    # A server that never answered to the request for a consumer is not asked again.
+    a.cmp(FLEET.it.watch_inbox, 0)
+    with a.if_(NE):
+        a.mov(FLEET.it.move, 1)
     a.mov(EDX, FLEET_SILENT.code)
     a.call(watch_end)
     a.place(off)
@@ -241,7 +249,7 @@ def watch_synced(a: Asm) -> None:
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[Fleet.watch_inbox, Fleet.watch, Fleet.resync_at],
+    writes=[Fleet.watch_inbox, Fleet.watch, Fleet.resync_at, Fleet.move],
     calls=[key_find, key_number, watch_end, watch_synced],
     source="firmware/docs/fleet.md#watch",
 )
@@ -282,6 +290,10 @@ def watch_answered(a: Asm) -> None:
     a.mov(FLEET.it.resync_at, RAX)
     a.mov(EDX, FLEET_REFUSED.code)
     a.movzx(EAX, BUS_IN.it.status)
+    # Nobody serves JetStream here.
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        a.mov(FLEET.it.move, 1)
     a.or_(EDX, EAX)
     a.jmp(watch_end)
 
@@ -293,12 +305,12 @@ def watch_answered(a: Asm) -> None:
         In(RCX, int, "revision"),
     ],
     clobbers=CALLER_SAVED,
-    calls=[plan_put, lease_put, ticket_put, budget_put, unreadable_note],
+    calls=[plan_put, lease_put, ticket_put, budget_put, unreadable_note, held_seen],
     saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#records",
 )
 def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
-    """Take the record in hand into the view."""
+    """Take the record in hand into the view, and compare a lease with what is held."""
     put, out = a.label("put"), a.label("out")
     a.mov(R12D, kind)
     a.mov(R13D, number)
@@ -320,6 +332,11 @@ def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
         a.mov(EDX, R13D)
         a.mov(RCX, R14)
         a.call(unreadable_note)
+    a.cmp(R12D, RecordKind.LEASE)
+    with a.if_(E):
+        a.mov(EDX, R13D)
+        a.mov(RCX, R14)
+        a.jmp(held_seen)
     a.place(out)
     a.ret()
 
@@ -339,7 +356,7 @@ def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
         CoreState.now,
     ],
     writes=[Fleet.consumer_seq, Fleet.heard_at, Fleet.watch],
-    calls=[key_number, ack_take, key_kind, record_take, watch_synced, watch_end],
+    calls=[key_number, ack_take, key_kind, record_take, watch_synced, watch_end, held_judge_all],
     saves=[R12, R13],
     source="firmware/docs/fleet.md#watch",
 )
@@ -375,8 +392,8 @@ def watch_heard(a: Asm) -> None:
     a.call(record_take)
     a.test(pending, pending)
     with a.if_(Z):
-        a.jmp(watch_synced)
-    a.ret()
+        a.call(watch_synced)
+    a.jmp(held_judge_all)
 
     a.place(beat)
     a.mov(RSI, BUS_IN.it.header)

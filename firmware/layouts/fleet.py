@@ -14,6 +14,10 @@ from toolchain.layout import Global, Struct, array, bytes_, enum8, enum32, neste
 
 FLEET_SLOTS_MAX = 64
 """Slots of a plan that a node can watch."""
+KEY_MAX, HEADER_MAX, VALUE_MAX = 0x60, 0x60, 0x220
+"""Bytes of a key with its prefix, of the headers of a compare-and-swap, of a value."""
+CAS_LINE_MAX = 256
+"""Bytes of a compare-and-swap without headers and value."""
 HELD_MAX = 8
 """Slots that a node can hold at once."""
 OPS_MAX = 16
@@ -39,6 +43,10 @@ CLAIM_ANSWER_MS = 2_000
 RELEASE_ANSWER_MS = 2_000
 RELEASE_WAIT_MS = 1_000
 """A release waits so long for the answer to a renewal that is on its way."""
+LOOK_MS = 100
+"""Between two looks at what nobody announces."""
+MOVE_MS = 3_000
+"""A renewal that is due for so long, and was sent on a connection that is so old, wants another server."""
 AVOID_MS = 5_000
 """A slot that this node released is left to others first."""
 WATCH_SILENCE_MS = 2_500
@@ -54,6 +62,8 @@ FROZEN_S = 2
 """The RTC this far ahead of the TSC means that the guest's clock stood still."""
 RTC_LOOK_MS = 100
 """Between two looks at the second of the RTC."""
+RTC_LEAP_S = 1 << 20
+"""So many seconds at once are no question of rates."""
 RTC_WINDOW_S = 30
 """The clocks are compared with their state at most so long ago."""
 DURATION_MIN_MS, DURATION_MAX_MS = 4_000, 600_000
@@ -98,6 +108,7 @@ FLEET_SILENT = site(Layer.FLEET, 10, "silent", "the watch says nothing any more"
 FLEET_REFUSED = site(Layer.FLEET, 11, "refused", "the server makes no consumer; detail = status")
 FLEET_DELIVERY = site(Layer.FLEET, 12, "delivery", "a delivery without what every one has")
 FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another one")
+FLEET_UNANSWERED = site(Layer.FLEET, 14, "unanswered", "this server grants no renewal")
 
 
 REASONS = {found.number: found.name for found in SITES.values() if found.layer is Layer.FLEET}
@@ -168,6 +179,16 @@ class RecordKind(enum.IntEnum):
     BUDGET = 4
 
 
+class FleetKind(enum.IntEnum):
+    """What `fleet_next` leaves in hand for the node."""
+
+    NONE = 0
+    REPLY = 1
+    """An answer to a request that is not the fleet's; its number is `BusMessage.inbox`."""
+    MESSAGE = 2
+    """A message of a subscription that is not the fleet's: `BusMessage.sid`."""
+
+
 class SlotView(Struct):
     """The newest record of a slot, as the watch showed it."""
 
@@ -209,7 +230,7 @@ class HeldSlot(Struct):
     hard_stop = u64(0x18, "TSC from which nothing leaves for its shards")
     renew_at = u64(0x20, "TSC of the next renewal")
     retry_at = u64(0x28, "TSC before which no renewal is sent again")
-    claimed_at = u64(0x30, "TSC when the claim was sent")
+    sent_at = u64(0x30, "TSC before the last operation was sent")
     start = u32(0x38, "first shard")
     count = u32(0x3C, "shards")
     total = u32(0x40, "shards of the whole bot")
@@ -223,6 +244,7 @@ class HeldSlot(Struct):
     released_at = u64(0x68, "TSC when the release was sent; 0 = it was not")
     release_inbox = u32(0x70, "number of its request")
     granted_op = u32(0x74, "newest operation that was granted; 0 = none")
+    last_op = u32(0x78, "newest operation that was sent")
     ops = array(0x80, FleetOp, OPS_MAX, "newest operations, a ring")
 
 
@@ -283,6 +305,7 @@ class Fleet(Struct):
     SIZE = 0xC0 + FLEET_SLOTS_MAX * 8 + HELD_MAX * HeldSlot.SIZE
     watch = enum8(0x00, WatchState, "how far the watch has come")
     closing = u8(0x01, "1 = the node stops: nothing is claimed any more")
+    move = u8(0x02, "1 = another server is to be tried")
     ups = u32(0x04, "BusLink.ups of CONTROL that the watch belongs to")
     watch_sid = u32(0x08, "its subscription, another one each time; 0 = none on this connection")
     watch_inbox = u32(0x0C, "number of the request that makes the consumer; 0 = answered")
@@ -307,7 +330,9 @@ class Fleet(Struct):
     error = u32(0x78, "why the last watch ended: site code")
     rtc_low = u8(0x7C, "register of seconds at the last look")
     refused = u32(0x80, "answers that granted nothing")
+    grants = u32(0x84, "claims that were granted: Lease.generation")
     plan_told = u64(0x88, "revision of the newest plan that was told of")
+    begun_at = u64(0x90, "TSC when the last watch was begun")
     avoid_until = bytes_(
         0xC0,
         FLEET_SLOTS_MAX * 8,
@@ -317,5 +342,18 @@ class Fleet(Struct):
     held = array(0xC0 + FLEET_SLOTS_MAX * 8, HeldSlot, HELD_MAX, "what this node holds")
 
 
+class Outgoing(Struct):
+    """A record on its way: what replaces a known revision of a key."""
+
+    SIZE = 0x300
+    key_len = u32(0x00, "bytes")
+    value_len = u32(0x04, "bytes")
+    header_len = u32(0x08, "bytes")
+    key = bytes_(0x10, KEY_MAX, "the whole subject", align=8)
+    header = bytes_(0x70, HEADER_MAX, "what is expected", align=8)
+    value = bytes_(0xD0, VALUE_MAX, "its new value", align=8)
+
+
 FLEET_VIEW = Global("fleet_view", FleetView, "what the watch has shown", align=64)
 FLEET = Global("fleet", Fleet, "what this node does in its fleet", align=64)
+FLEET_OUT = Global("fleet_out", Outgoing, "a record on its way", align=64)

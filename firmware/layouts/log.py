@@ -12,7 +12,7 @@ from firmware.layouts.bus import LinkName
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.events import Stuck
 from firmware.layouts.fleet import REASONS as FLEET_REASONS
-from firmware.layouts.fleet import PlanMode, RecordKind, WatchState
+from firmware.layouts.fleet import PlanMode, RecordKind, SlotState, WatchState
 from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
@@ -259,6 +259,21 @@ FLEET_PLAN = code("fleet.plan", Level.INFO, mode=names(PlanMode), epoch=DEC, tot
 FLEET_WATCH = code(
     "fleet.watch", Level.INFO, state=names(WatchState), number=DEC, reason=_FLEET_REASON
 )
+FLEET_CLAIMED = code(
+    "fleet.claimed", Level.INFO, slot=DEC, generation=DEC, revision=DEC, was=names(SlotState)
+)
+FLEET_GRANTED = code("fleet.granted", Level.INFO, slot=DEC, generation=DEC, revision=DEC, left=MS)
+FLEET_STARTED = code("fleet.started", Level.INFO, slot=DEC, generation=DEC, start=DEC, count=DEC)
+FLEET_STOPPING = code("fleet.stopping", Level.INFO, slot=DEC, generation=DEC, reason=_FLEET_REASON)
+FLEET_RELEASED = code("fleet.released", Level.INFO, slot=DEC, generation=DEC, confirmed=DEC)
+FLEET_LOST = code("fleet.lost", Level.ERROR, slot=DEC, generation=DEC, revision=DEC)
+FLEET_EXPIRED = code(
+    "fleet.expired", Level.ERROR, slot=DEC, generation=DEC, late=MS, reason=_FLEET_REASON
+)
+FLEET_FORGOTTEN = code(
+    "fleet.claimForgotten", Level.INFO, slot=DEC, generation=DEC, reason=_FLEET_REASON
+)
+FLEET_FROZEN = code("fleet.clockStoodStill", Level.ERROR, seconds=DEC, held=DEC)
 NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shards=DEC)
 NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
 NODE_OFF = code("node.off", Level.INFO, acpi=DEC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firmware.layouts.bus import BUS, BUS_IN
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
@@ -45,3 +45,9 @@ def lay_down(lab: Lab, **parts: bytes) -> None:
         setattr(message, name, at)
         setattr(message, name + "_len", len(contents))
         at += len(contents)
+
+
+def set_fields(view: Any, **fields: int) -> None:
+    """Set fields of a struct."""
+    for name, value in fields.items():
+        setattr(view, name, value)

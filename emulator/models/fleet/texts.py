@@ -3,9 +3,14 @@
 import json
 
 from emulator.effects import World, model
+from emulator.models.bus.send import bus_put_inbox
 from emulator.models.text import put_decimal
 from firmware.layouts.bus import BUS
-from firmware.layouts.fleet import FLEET
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_OUT,
+    HeldSlot,
+)
 from firmware.layouts.fleet_config import FLEET_CONFIG
 
 
@@ -45,16 +50,7 @@ def put_us(w: World, text: int) -> int:
 
 
 @model
-def put_inbox(w: World, text: int, number: int) -> int:
-    """`c` is CONTROL."""
-    w.write(text, b"_I.")
-    at = put_us(w, text + 3)
-    w.write(at, b"c.")
-    return int(put_decimal(w, at + 2, number))
-
-
-@model
-def watch_text(w: World, text: int, request: int, last: int) -> int:
+def watch_text(w: World, link: int, text: int, request: int, last: int) -> int:
     """The subscription comes first."""
     fleet, out = w.g(FLEET), Writer(w, text)
     if last:
@@ -86,8 +82,72 @@ def watch_text(w: World, text: int, request: int, last: int) -> int:
     }
     raw = json.dumps(body, separators=(",", ":")).encode()
     out.text(b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw ")
-    out.at = put_inbox(w, out.at, request)
+    out.at = bus_put_inbox(w, link, out.at)
+    out.number(request)
     out.text(b" ")
     out.number(len(raw))
     out.text(b"\r\n" + raw + b"\r\n")
     return out.at
+
+
+@model
+def key_begin(w: World, rest: int, length: int) -> int:
+    """Prefix, bot, room."""
+    out = Writer(w, w.g(FLEET_OUT).offset_of("key"))
+    out.text(b"$KV.shardfw." + bot_of(w) + b".ctl." + w.read(rest, length))
+    return out.at
+
+
+@model
+def put_holder(w: World, text: int) -> int:
+    """With a space behind each."""
+    words = us_of(w).replace(b".", b" ") + b" "
+    w.write(text, words)
+    return text + len(words)
+
+
+def set_key(w: World, name: bytes, symbol: str, number: int | None = None) -> None:
+    """Write the key of a record."""
+    out, symbol_at = w.g(FLEET_OUT), w.address("fleet_text_" + symbol)
+    end = key_begin(w, symbol_at, len(name))
+    if number is not None:
+        end = put_decimal(w, end, number)
+    out.key_len = end - out.offset_of("key")
+
+
+class Value(Writer):
+    """Writes the value of a record."""
+
+    def __init__(self, w: World) -> None:
+        super().__init__(w, w.g(FLEET_OUT).offset_of("value"))
+
+    def holder(self) -> None:
+        """Append this node."""
+        self.at = put_holder(self.world, self.at)
+
+    def numbers(self, *values: int) -> None:
+        """Append numbers with a space between them."""
+        for n, value in enumerate(values):
+            if n:
+                self.text(b" ")
+            self.number(value)
+
+    def end(self) -> None:
+        """Note its length."""
+        out = self.world.g(FLEET_OUT)
+        out.value_len = self.at - out.offset_of("value")
+
+
+@model
+def lease_text(w: World, held: int, op: int, claimed: int) -> None:
+    """As section 4 of the records has it."""
+    slot, value = w.view(HeldSlot, held), Value(w)
+    set_key(w, b"lease.", "lease", slot.slot)
+    if claimed:
+        value.text(b"1 held ")
+        value.holder()
+    else:
+        value.text(b"1 free - - ")
+    duration = slot.duration_ms if claimed else 0
+    value.numbers(slot.generation, op, duration, slot.epoch, slot.start, slot.count, slot.total)
+    value.end()

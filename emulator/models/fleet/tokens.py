@@ -4,7 +4,9 @@ import re
 from typing import Any
 
 from emulator.effects import World, model
-from firmware.layouts.fleet import ACK_PREFIX
+from firmware.layouts.fleet import (
+    ACK_PREFIX,
+)
 
 NUMBER = re.compile(rb"(?:0|[1-9][0-9]{0,18})(?![0-9])")
 _WORD = re.compile(rb"[!-~]+")

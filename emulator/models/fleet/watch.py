@@ -1,6 +1,7 @@
 """The watch."""
 
 from emulator.effects import World, model
+from emulator.models.fleet.held import held_judge_all, held_seen
 from emulator.models.fleet.tokens import ack_take, key_find, key_number
 from emulator.models.fleet.view import (
     budget_put,
@@ -53,7 +54,7 @@ def watch_begin(w: World, request: int) -> int:
     fleet.resyncs += 1
     fleet.watch, fleet.watch_inbox = WatchState.CREATING, request
     fleet.watch_sid = fleet.resyncs | 0x1000
-    fleet.heard_at = now
+    fleet.heard_at = fleet.begun_at = now
     fleet.resync_at = now + RETRY_MS * w.g(CLOCK).tsc_cycles_per_ms
     return last
 
@@ -73,6 +74,8 @@ def watch_check(w: World) -> int:
     if fleet.watch != WatchState.OFF:
         if (now - fleet.heard_at) % 2**64 <= cycles * SILENCE_MS % 2**64:
             return 0
+        if fleet.watch_inbox:
+            fleet.move = 1
         watch_end(w, FLEET_SILENT.code)
     return int(now >= fleet.resync_at)
 
@@ -101,6 +104,8 @@ def watch_answered(w: World) -> None:
                 fleet.watch = WatchState.SYNCING
             return
     fleet.resync_at = w.g(CORE).now + RETRY_MS * w.g(CLOCK).tsc_cycles_per_ms
+    if message.status:
+        fleet.move = 1
     watch_end(w, FLEET_REFUSED.code | message.status)
 
 
@@ -119,6 +124,8 @@ def record_take(w: World, kind: int, number: int, revision: int) -> None:
         bad = budget_put(w, revision)
     if bad:
         unreadable_note(w, kind, number, revision)
+    if kind == RecordKind.LEASE:
+        held_seen(w, number, revision)
 
 
 @model
@@ -154,3 +161,4 @@ def watch_heard(w: World) -> None:
     record_take(w, kind, number, revision)
     if not pending:
         watch_synced(w)
+    held_judge_all(w)

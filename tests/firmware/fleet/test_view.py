@@ -13,7 +13,14 @@ from firmware.fleet.view import (
     ticket_put,
     unreadable_note,
 )
-from firmware.layouts.fleet import FLEET, FLEET_VIEW, Holder, PlanMode, RecordKind, SlotState
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_VIEW,
+    Holder,
+    PlanMode,
+    RecordKind,
+    SlotState,
+)
 from tests.support.fleet import BOT, name_node, take_in_hand
 from tests.support.lab import Lab
 from tests.support.states import NOW

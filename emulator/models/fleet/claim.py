@@ -1,0 +1,125 @@
+"""Operations on leases."""
+
+from typing import Any
+
+from emulator.effects import World, model
+from emulator.models.crypto.drbg import drbg_u64
+from emulator.models.fleet.cas import cas_send
+from emulator.models.fleet.held import entries, held_find
+from emulator.models.fleet.spans import wait_span
+from emulator.models.fleet.texts import lease_text
+from emulator.models.log import log_write
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_VIEW,
+    HELD_MAX,
+    OPS_MAX,
+    HeldPhase,
+    HeldSlot,
+    PlanMode,
+    SlotState,
+    SlotView,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.log import FLEET_CLAIMED
+from firmware.layouts.node import CLOCK, CORE
+
+WORD = 2**64
+
+
+@model
+def jitter(w: World, milliseconds: int) -> int:
+    """Uniform below the span."""
+    span = milliseconds * w.g(CLOCK).tsc_cycles_per_ms % WORD
+    return int(drbg_u64(w) * span // WORD)
+
+
+@model
+def op_send(w: World, held: int, expected: int) -> int:
+    """The time comes before the bytes."""
+    slot, fleet = w.view(HeldSlot, held), w.g(FLEET)
+    sent = w.rdtsc()
+    fleet.op += 1
+    number = int(fleet.op)
+    lease_text(w, held, number, 1)
+    refused, inbox = cas_send(w, expected)
+    if refused:
+        return 1
+    place = slot.ops_next % OPS_MAX
+    slot.ops_next = place + 1
+    op = slot.ops[place]
+    op.sent_at, op.op, op.inbox = sent, number, inbox
+    slot.sent_at, slot.last_op = sent, number
+    slot.retry_at = jitter(w, 400) + 600 * w.g(CLOCK).tsc_cycles_per_ms + sent
+    return 0
+
+
+@model
+def claim_slot(w: World, slot: int) -> None:
+    """In the first entry that is free."""
+    fleet, view, plan = w.g(FLEET), w.g(FLEET_VIEW).slots[slot], w.g(FLEET_VIEW).plan
+    held = next((held for held in entries(w) if held.phase == HeldPhase.NONE), None)
+    if held is None:
+        return
+    held.wipe()
+    held.slot, held.generation = slot, view.generation + 1
+    for name in ("epoch", "start", "count", "total"):
+        setattr(held, name, getattr(view, name))
+    held.duration_ms, held.plan_revision = plan.duration_ms, plan.revision
+    held.expected = view.revision
+    if op_send(w, held.address_, view.revision):
+        return
+    held.phase = HeldPhase.CLAIMING
+    fleet.holding += 1
+    fleet.claims += 1
+    if view.state == SlotState.HELD:
+        fleet.takeovers += 1
+    log_write(w, 0, FLEET_CLAIMED, held.slot, held.generation, view.revision, view.state)
+
+
+@model
+def claim_time(w: World, view: int, number: int) -> tuple[int, Any]:
+    """When this node has known the record for as long as its holder may trust it, and longer."""
+    slot, plan = w.view(SlotView, view), w.g(FLEET_VIEW).plan
+    if slot.state == SlotState.ABSENT:
+        return 1, None
+    shards = plan.ranges[number]
+    if (slot.epoch, slot.total) != (plan.epoch, plan.total):
+        return 1, None
+    if (slot.start, slot.count) != (shards.start, shards.count):
+        return 1, None
+    waits = wait_span(w, slot.duration_ms) if slot.state == SlotState.HELD else 0
+    avoid = int.from_bytes(w.g(FLEET).avoid_until[8 * number : 8 * number + 8], "little")
+    return 0, max((waits + slot.seen_at) % WORD, avoid)
+
+
+@model
+def claims_tick(w: World) -> int:
+    """One at most."""
+    fleet, view, now = w.g(FLEET), w.g(FLEET_VIEW), w.g(CORE).now
+    cap = min(w.g(FLEET_CONFIG).cap, HELD_MAX)
+    if fleet.watch != WatchState.SYNCED or fleet.closing or view.plan.mode != PlanMode.ACTIVE:
+        return NEVER
+    if not w.g(CLOCK).tsc_cycles_per_ms or fleet.holding >= cap:
+        return NEVER
+    soonest = NEVER
+    for number in range(view.plan.slots):
+        if held_find(w, number):
+            continue
+        slot = view.slots[number]
+        never, due = claim_time(w, slot.address_, number)
+        if never:
+            continue
+        if now < due:
+            slot.claim_at = 0
+        else:
+            if not slot.claim_at:
+                slot.claim_at = jitter(w, 300) + now
+            due = int(slot.claim_at)
+            if now >= due:
+                claim_slot(w, number)
+                return int(now + 100 * w.g(CLOCK).tsc_cycles_per_ms)
+        soonest = min(soonest, due)
+    return soonest

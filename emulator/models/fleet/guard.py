@@ -1,0 +1,89 @@
+"""Hard stops, and a clock that may have stood still."""
+
+from typing import Any
+
+from emulator.effects import World, model
+from emulator.models.cpu.rtc import rtc_unix
+from emulator.models.fleet.held import OWNED, entries, lease_mirror
+from emulator.models.log import log_write
+from firmware.layouts.clock import RTC_REGISTERS, RTC_UPDATING
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_EXPIRED,
+    FLEET_FROZEN,
+    HeldPhase,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.log import FLEET_EXPIRED as SAID_EXPIRED
+from firmware.layouts.log import FLEET_FROZEN as SAID_FROZEN
+from firmware.layouts.node import CLOCK
+
+
+def _register(w: World, number: int) -> int:
+    w.port_out(0x70, number)
+    return w.port_in(0x71)
+
+
+@model
+def rtc_glimpse(w: World) -> tuple[int, Any]:
+    """Not in an update, and the second is the same before the others and behind them."""
+    if _register(w, 0x0A) & RTC_UPDATING:
+        return 1, None
+    second = _register(w, 0)
+    values = bytes(_register(w, register) for register in reversed(RTC_REGISTERS))
+    if second != values[-1]:
+        return 1, None
+    return 0, int.from_bytes(values, "big")
+
+
+@model
+def leases_end(w: World, reason: int) -> None:
+    """What is over, or everything."""
+    fleet, now, frozen = w.g(FLEET), w.rdtsc(), reason == FLEET_FROZEN.code
+    for held in entries(w):
+        if held.phase in OWNED and (frozen or now >= held.hard_stop):
+            held.phase, held.reason = HeldPhase.GONE, reason
+            fleet.expired += 1
+            late = max(now - held.hard_stop, 0)
+            log_write(w, 0, SAID_EXPIRED, held.slot, held.generation, late, reason >> 16 & 0xFF)
+        elif held.phase in (HeldPhase.CLAIMING, HeldPhase.RELEASING) and frozen:
+            held.phase = HeldPhase.NONE
+    lease_mirror(w)
+
+
+@model
+def clocks_compare(w: World) -> None:
+    """The RTC may be ahead of the TSC by less than two seconds since the last base."""
+    fleet, now, cycles = w.g(FLEET), w.rdtsc(), w.g(CLOCK).tsc_cycles_per_ms
+    fleet.rtc_look_at = now + 100 * cycles
+    if _register(w, 0) == fleet.rtc_low and fleet.rtc_second:
+        return
+    busy, snapshot = rtc_glimpse(w)
+    if busy:
+        return
+    seconds = rtc_unix(w, snapshot)
+    if not seconds:
+        return
+    fleet.rtc_low = snapshot & 0xFF
+    if fleet.rtc_second and seconds >= fleet.rtc_second:
+        passed = seconds - fleet.rtc_second
+        ahead = passed * cycles * 1_000 - (now - fleet.rtc_tsc)
+        if passed >= 2**20 or ahead >= 2_000 * cycles:
+            fleet.frozen += 1
+            log_write(w, 0, SAID_FROZEN, passed, fleet.holding, 0, 0)
+            leases_end(w, FLEET_FROZEN.code)
+        elif passed < 30:
+            return
+    fleet.rtc_second, fleet.rtc_tsc = seconds, now
+
+
+@model
+def fleet_guard(w: World) -> None:
+    """Nothing without a fleet, little without a lease."""
+    fleet = w.g(FLEET)
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC:
+        return
+    if fleet.holding:
+        leases_end(w, FLEET_EXPIRED.code)
+    if w.g(CLOCK).tsc_cycles_per_ms and w.rdtsc() >= fleet.rtc_look_at:
+        clocks_compare(w)

@@ -1,0 +1,102 @@
+"""What the node calls."""
+
+from emulator.effects import World, model
+from emulator.models.bus.send import bus_close, bus_open, bus_request_id
+from emulator.models.bus.turn import bus_next
+from emulator.models.fleet.answer import lease_answered
+from emulator.models.fleet.cas import control
+from emulator.models.fleet.claim import claims_tick
+from emulator.models.fleet.held import entries, held_find, held_stop, lease_mirror
+from emulator.models.fleet.renew import held_tick_all
+from emulator.models.fleet.texts import watch_text
+from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
+from firmware.layouts.bus import BUS_IN, INBOX_SID
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_ASKED,
+    WATCH_SID,
+    WATCH_TEXT_MAX,
+    FleetKind,
+    HeldPhase,
+    HeldSlot,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.node import CLOCK, CORE, LEASE
+
+GRANTED = (HeldPhase.HELD, HeldPhase.RUNNING)
+
+
+@model
+def fleet_setup(w: World) -> None:
+    """No lease."""
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+        w.g(LEASE).expired = 1
+
+
+@model
+def watch_open(w: World) -> None:
+    """All of it or nothing."""
+    link, shard = control(w)
+    place, refused = bus_open(w, link, shard, WATCH_TEXT_MAX)
+    if not refused:
+        request = bus_request_id(w, link)
+        last = watch_begin(w, request)
+        bus_close(w, link, shard, watch_text(w, link, place, request, last))
+
+
+@model
+def fleet_next(w: World) -> int:
+    """Until there is none, or one for the node."""
+    fleet, message = w.g(FLEET), w.g(BUS_IN)
+    while bus_next(w, *control(w)):
+        if message.sid == INBOX_SID:
+            if not message.inbox:
+                continue
+            if message.inbox == fleet.watch_inbox:
+                watch_answered(w)
+            elif lease_answered(w, message.inbox):
+                return FleetKind.REPLY
+        elif message.sid < WATCH_SID:
+            return FleetKind.MESSAGE
+        elif message.sid == fleet.watch_sid and fleet.watch != WatchState.OFF:
+            watch_heard(w)
+    return FleetKind.NONE
+
+
+@model
+def fleet_tick(w: World) -> int:
+    """At least ten times a second."""
+    fleet = w.g(FLEET)
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC:
+        return NEVER
+    if watch_check(w):
+        watch_open(w)
+    soonest = held_tick_all(w)
+    lease_mirror(w)
+    soonest = min(soonest, claims_tick(w))
+    look = (w.g(CORE).now + 100 * w.g(CLOCK).tsc_cycles_per_ms) % 2**64
+    fleet.next_deadline = min(soonest, look)
+    return int(fleet.next_deadline)
+
+
+@model
+def fleet_release(w: World, slot: int) -> int:
+    """A slot that is granted."""
+    at, fleet = held_find(w, slot), w.g(FLEET)
+    if not at or w.view(HeldSlot, at).phase not in GRANTED:
+        return 1
+    held_stop(w, at, FLEET_ASKED.code)
+    until = w.g(CORE).now + 5_000 * w.g(CLOCK).tsc_cycles_per_ms
+    fleet.avoid_until[8 * slot : 8 * slot + 8] = (until % 2**64).to_bytes(8, "little")
+    return 0
+
+
+@model
+def fleet_close(w: World) -> None:
+    """Every one."""
+    w.g(FLEET).closing = 1
+    for held in entries(w):
+        if held.phase in GRANTED:
+            held_stop(w, held.address_, FLEET_ASKED.code)

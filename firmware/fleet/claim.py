@@ -1,0 +1,371 @@
+"""Operations on leases: claims of what is free or over, renewals of what is held."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.crypto.drbg import drbg_u64
+from firmware.fleet.cas import cas_send
+from firmware.fleet.held import RANGES, SLOT_SHIFT, held_find, name_slot
+from firmware.fleet.spans import wait_span
+from firmware.fleet.texts import lease_text
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    CLAIM_JITTER_MS,
+    FLEET,
+    FLEET_VIEW,
+    HELD_MAX,
+    LOOK_MS,
+    OPS_MAX,
+    RETRY_JITTER_MS,
+    RETRY_MIN_MS,
+    Fleet,
+    FleetOp,
+    HeldPhase,
+    HeldSlot,
+    PlanMode,
+    PlanRange,
+    PlanView,
+    SlotState,
+    SlotView,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
+from firmware.layouts.log import FLEET_CLAIMED
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.log import log, log_write
+from toolchain.asm import (
+    AE,
+    AL,
+    CF,
+    CL,
+    EAX,
+    ECX,
+    EDX,
+    NE,
+    NZ,
+    R8,
+    R8D,
+    R9D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    R14D,
+    RAX,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RSI,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Reg32,
+    Reg64,
+    mem8,
+    routine,
+)
+
+
+@routine(
+    inputs=[In(EAX, int, "milliseconds")],
+    outputs=[Out(RAX, "a random part of them, in cycles")],
+    clobbers=CALLER_SAVED,
+    reads=[Clock.tsc_cycles_per_ms],
+    calls=[drbg_u64],
+    saves=[R12],
+    source="firmware/docs/fleet.md#claims",
+)
+def jitter(a: Asm, milliseconds: Reg32) -> None:
+    """Draw a time below so many milliseconds."""
+    a.mov(R12D, milliseconds)
+    a.imul(R12, CLOCK.it.tsc_cycles_per_ms)
+    a.call(drbg_u64)
+    a.mul(R12)
+    a.mov(RAX, RDX)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBX, HeldSlot, "the slot"),
+        In(RAX, int, "revision that its record must have"),
+    ],
+    outputs=[Out(CF, "1 = it was not sent")],
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.ops_next, Clock.tsc_cycles_per_ms, Fleet.op],
+    writes=[
+        Fleet.op,
+        HeldSlot.ops_next,
+        HeldSlot.sent_at,
+        HeldSlot.last_op,
+        HeldSlot.retry_at,
+        FleetOp.sent_at,
+        FleetOp.op,
+        FleetOp.inbox,
+    ],
+    calls=[lease_text, cas_send, jitter],
+    saves=[R12, R13, R14],
+    source="firmware/docs/fleet.md#grants",
+)
+def op_send(a: Asm, held: HeldSlot, expected: Reg64) -> None:
+    """Claim or renew: the time is taken first, then the request is written."""
+    sent, number, refused = R13, R14D, a.label("refused")
+    a.mov(R12, expected)
+    a.rdtsc64()
+    a.mov(sent, RAX)
+    a.mov(number, FLEET.it.op)
+    a.inc(number)
+    a.mov(FLEET.it.op, number)
+    a.mov(EDX, number)
+    a.mov(ECX, 1)
+    a.call(lease_text)
+    a.mov(RAX, R12)
+    a.call(cas_send)
+    a.j(C, refused)
+
+    op = FleetOp.at(RDX)
+    a.movzx(ECX, held.ops_next)
+    a.and_(ECX, OPS_MAX - 1)
+    a.lea(RDX, held.ops.address)
+    a.mov(R8D, ECX)
+    a.shl(R8D, FleetOp.SIZE.bit_length() - 1)
+    a.add(RDX, R8)
+    a.inc(ECX)
+    a.mov(held.ops_next, CL)
+    a.mov(op.sent_at, sent)
+    a.mov(op.op, number)
+    a.mov(op.inbox, EAX)
+    a.mov(held.sent_at, sent)
+    a.mov(held.last_op, number)
+    a.mov(EAX, RETRY_JITTER_MS)
+    a.call(jitter)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RETRY_MIN_MS)
+    a.add(RAX, RCX)
+    a.add(RAX, sent)
+    a.mov(held.retry_at, RAX)
+    a.clc()
+    a.place(refused)
+    a.ret()
+
+
+@routine(
+    inputs=[In(EDX, int, "slot, below FLEET_SLOTS_MAX; HELD_MAX slots are not held yet")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        HeldSlot.phase,
+        HeldSlot.slot,
+        HeldSlot.generation,
+        SlotView.revision,
+        SlotView.generation,
+        SlotView.state,
+        SlotView.epoch,
+        SlotView.start,
+        SlotView.count,
+        SlotView.total,
+        PlanView.revision,
+        PlanView.duration_ms,
+    ],
+    writes=[HeldSlot, Fleet.claims, Fleet.takeovers, Fleet.holding],
+    calls=[op_send, log_write],
+    saves=[RBX, R12, R13],
+    source="firmware/docs/fleet.md#claims",
+)
+def claim_slot(a: Asm, slot: Reg32) -> None:
+    """Claim a slot: the next generation, on the very record that was waited for."""
+    held, view, plan = HeldSlot.at(RBX), SlotView.at(R12), FLEET_VIEW.it.plan
+    out = a.label("out")
+    a.mov(R13D, slot)
+    a.mov(R12D, slot)
+    a.shl(R12D, SLOT_SHIFT)
+    a.lea(RAX, FLEET_VIEW.it.slots.address)
+    a.add(R12, RAX)
+    a.lea(RBX, FLEET.it.held.address)
+    a.mov(ECX, HELD_MAX)
+    with a.loop() as entries:
+        a.cmp(held.phase, HeldPhase.NONE)
+        a.leave(E, entries)
+        a.add(RBX, HeldSlot.SIZE)
+        a.dec(ECX)
+        a.again(NZ, entries)
+        a.ret()
+    a.mov(RDI, RBX)
+    a.xor(EAX, EAX)
+    a.mov(ECX, HeldSlot.SIZE // 8)
+    a.rep_stosq()
+    a.mov(EAX, R13D)
+    a.mov(held.slot, AL)
+    a.mov(EAX, view.generation)
+    a.inc(EAX)
+    a.mov(held.generation, EAX)
+    for name in ("epoch", "start", "count", "total"):  # four numbers, unrolled
+        a.mov(EAX, getattr(view, name))
+        a.mov(getattr(held, name), EAX)
+    a.mov(EAX, plan.duration_ms)
+    a.mov(held.duration_ms, EAX)
+    a.mov(RAX, plan.revision)
+    a.mov(held.plan_revision, RAX)
+    a.mov(RAX, view.revision)
+    a.mov(held.expected, RAX)
+    a.call(op_send)
+    a.j(C, out)
+    a.mov(held.phase, HeldPhase.CLAIMING)
+    a.inc(FLEET.it.holding)
+    a.inc(FLEET.it.claims)
+    a.movzx(R9D, view.state)
+    a.cmp(R9D, SlotState.HELD)
+    with a.if_(E):
+        a.inc(FLEET.it.takeovers)
+    name_slot(a, held)
+    a.mov(R8, view.revision)
+    log(a, FLEET_CLAIMED)
+    a.place(out)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RSI, SlotView, "a slot of the plan"), In(EDX, int, "its number")],
+    outputs=[
+        Out(CF, "1 = nobody may claim it by this plan"),
+        Out(RAX, "TSC from which it may be claimed"),
+    ],
+    clobbers=[RCX, RDX],
+    reads=[
+        SlotView.state,
+        SlotView.seen_at,
+        SlotView.duration_ms,
+        SlotView.epoch,
+        SlotView.start,
+        SlotView.count,
+        SlotView.total,
+        PlanView.epoch,
+        PlanView.total,
+        PlanRange.start,
+        PlanRange.count,
+        Fleet.avoid_until,
+        Clock.tsc_cycles_per_ms,
+    ],
+    saves=[R12],
+    source="firmware/docs/fleet.md#claims",
+)
+def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
+    """Tell when a slot may be claimed: a free one at once, one of anybody else when its time is over."""
+    plan, shards, no = FLEET_VIEW.it.plan, PlanRange.at(RCX), a.label("no")
+    a.mov(R12D, number)
+    a.cmp(view.state, SlotState.ABSENT)
+    a.j(E, no)
+    a.lea(RCX, plan.ranges.address)
+    a.lea(RCX, mem8(RCX, index=R12, scale=PlanRange.SIZE, ref=RANGES))
+    for theirs, ours in (
+        (view.epoch, plan.epoch),
+        (view.total, plan.total),
+        (view.start, shards.start),
+        (view.count, shards.count),
+    ):  # four numbers, unrolled
+        a.mov(EAX, theirs)
+        a.cmp(EAX, ours)
+        a.j(NE, no)
+    a.xor(EAX, EAX)
+    a.cmp(view.state, SlotState.HELD)
+    with a.if_(E):
+        a.mov(EAX, view.duration_ms)
+        wait_span(a)
+    a.add(RAX, view.seen_at)
+    a.lea(RCX, FLEET.address)
+    a.mov(RCX, Fleet.at(RCX).avoid_until.m64(index=R12, scale=8))
+    a.cmp(RAX, RCX)
+    a.cmov(B, RAX, RCX)
+    a.clc()
+    a.ret()
+    a.place(no)
+    a.xor(EAX, EAX)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "TSC when something may be claimed; all ones = nothing is awaited")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        Fleet.watch,
+        Fleet.closing,
+        Fleet.holding,
+        FleetConfig.cap,
+        PlanView.mode,
+        PlanView.slots,
+        SlotView.claim_at,
+        Clock.tsc_cycles_per_ms,
+        CoreState.now,
+    ],
+    writes=[SlotView.claim_at],
+    calls=[claim_time, held_find, jitter, claim_slot],
+    saves=[R12, R13, R14],
+    source="firmware/docs/fleet.md#claims",
+)
+def claims_tick(a: Asm) -> None:
+    """Claim at most one slot: an active plan, a watch that has shown all, and room under the cap."""
+    view, number, soonest = SlotView.at(R12), R13D, R14
+    none, out = a.label("none"), a.label("out")
+    a.cmp(FLEET.it.watch, WatchState.SYNCED)
+    a.j(NE, none)
+    a.cmp(FLEET.it.closing, 0)
+    a.j(NE, none)
+    a.cmp(FLEET_VIEW.it.plan.mode, PlanMode.ACTIVE)
+    a.j(NE, none)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.j(E, none)
+    a.movzx(EAX, FLEET_CONFIG.it.cap)
+    a.mov(ECX, HELD_MAX)
+    a.cmp(EAX, ECX)
+    a.cmov(A, EAX, ECX)
+    a.cmp(FLEET.it.holding, EAX)
+    a.j(AE, none)
+    a.mov(soonest, NEVER)
+    a.lea(R12, FLEET_VIEW.it.slots.address)
+    a.xor(number, number)
+    with a.loop() as slots:
+        with a.block() as following:
+            note = a.label("note")
+            a.mov(EDX, number)
+            a.call(held_find)
+            a.test(RAX, RAX)
+            a.leave(NZ, following)
+            a.mov(RSI, R12)
+            a.mov(EDX, number)
+            a.call(claim_time)
+            a.leave(C, following)
+            a.cmp(RAX, core.now)
+            with a.if_(A):
+                a.xor(ECX, ECX)
+                a.mov(view.claim_at, RCX)
+                a.jmp(note)
+            a.cmp(view.claim_at, 0)
+            with a.if_(E):
+                a.mov(EAX, CLAIM_JITTER_MS)
+                a.call(jitter)
+                a.add(RAX, core.now)
+                a.mov(view.claim_at, RAX)
+            a.mov(RAX, view.claim_at)
+            a.cmp(RAX, core.now)
+            a.j(A, note)
+            a.mov(EDX, number)
+            a.call(claim_slot)
+            a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, LOOK_MS)
+            a.add(RAX, core.now)
+            a.jmp(out)
+            a.place(note)
+            a.cmp(RAX, soonest)
+            a.cmov(B, soonest, RAX)
+        a.add(R12, SlotView.SIZE)
+        a.inc(number)
+        a.cmp(number, FLEET_VIEW.it.plan.slots)
+        a.again(B, slots)
+    a.mov(RAX, soonest)
+    a.place(out)
+    a.ret()
+    a.place(none)
+    a.mov(RAX, NEVER)
+    a.ret()

@@ -1,0 +1,268 @@
+"""Before any input or output of a turn: hard stops, and a clock that may have stood still."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.cpu.rtc import rtc_unix
+from firmware.fleet.held import each_held, lease_mirror, name_slot, site_number
+from firmware.layouts.clock import (
+    RTC_DATA,
+    RTC_INDEX,
+    RTC_REGISTERS,
+    RTC_STATUS_A,
+    RTC_UPDATING,
+    SECOND_MS,
+)
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_EXPIRED,
+    FLEET_FROZEN,
+    FROZEN_S,
+    RTC_LEAP_S,
+    RTC_LOOK_MS,
+    RTC_WINDOW_S,
+    Fleet,
+    HeldPhase,
+    HeldSlot,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.log import FLEET_EXPIRED as SAID_EXPIRED
+from firmware.layouts.log import FLEET_FROZEN as SAID_FROZEN
+from firmware.layouts.node import CLOCK, Clock
+from firmware.log import log, log_write
+from toolchain.asm import (
+    AE,
+    AL,
+    CF,
+    DL,
+    EAX,
+    ECX,
+    EDX,
+    GE,
+    NE,
+    NZ,
+    R8,
+    R8D,
+    R9,
+    R9D,
+    R12,
+    R13,
+    R14,
+    R14D,
+    RAX,
+    RBX,
+    RCX,
+    RDX,
+    RSI,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Reg32,
+    Z,
+    routine,
+)
+
+REGISTER_LIST = int.from_bytes(bytes(RTC_REGISTERS), "little")
+
+
+def _register(a: Asm, number: int) -> None:
+    """AL := a register of the RTC."""
+    a.mov(AL, number)
+    a.out(RTC_INDEX, AL)
+    a.in_(AL, RTC_DATA)
+
+
+@routine(
+    outputs=[
+        Out(CF, "1 = not to be read now: an update is going on, or one came in between"),
+        Out(RAX, "RTC_REGISTERS, one byte each"),
+    ],
+    clobbers=[RCX, RDX, R8, R9],
+    source="Motorola MC146818A data sheet, figure 13",
+)
+def rtc_glimpse(a: Asm) -> None:
+    """Read the registers without waiting for anything; the second first too, to see that it holds."""
+    busy = a.label("busy")
+    _register(a, RTC_STATUS_A)
+    a.test(AL, RTC_UPDATING)
+    a.j(NZ, busy)
+    _register(a, RTC_REGISTERS[0])
+    a.movzx(R9D, AL)
+    # From the last register to the first, so that the first ends up lowest.
+    a.mov(R8, REGISTER_LIST)
+    a.mov(ECX, len(RTC_REGISTERS))
+    a.xor(EDX, EDX)
+    with a.loop() as reading:
+        a.rol(R8, 8)
+        a.mov(EAX, R8D)
+        a.out(RTC_INDEX, AL)
+        a.in_(AL, RTC_DATA)
+        a.shl(RDX, 8)
+        a.mov(DL, AL)
+        a.dec(ECX)
+        a.again(NZ, reading)
+    a.movzx(EAX, DL)
+    a.cmp(EAX, R9D)
+    a.j(NE, busy)
+    a.mov(RAX, RDX)
+    a.clc()
+    a.ret()
+    a.place(busy)
+    a.xor(EAX, EAX)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(EDX, int, "site code: why")],
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.phase, HeldSlot.slot, HeldSlot.generation, HeldSlot.reason, HeldSlot.hard_stop],
+    writes=[HeldSlot.phase, HeldSlot.reason, Fleet.expired],
+    calls=[lease_mirror, log_write],
+    saves=[RBX, R12, R13, R14],
+    source="firmware/docs/fleet.md#hard-stop",
+)
+def leases_end(a: Asm, reason: Reg32) -> None:
+    """End every lease whose hard stop has passed, or all of them when the clock stood still.
+
+    A claim and a release that are on their way are forgotten with a clock that stood still: what they
+    would be granted counts from a time that nobody knows any more.
+    """
+    held, now, changed = HeldSlot.at(RBX), R13, R14D
+    a.mov(R14D, reason)
+    a.rdtsc64()
+    a.mov(now, RAX)
+    with each_held(a) as following:
+        over, forget = a.label("over"), a.label("forget")
+        a.cmp(held.phase, HeldPhase.NONE)
+        a.j(E, following)
+        a.cmp(held.phase, HeldPhase.GONE)
+        a.j(E, following)
+        a.cmp(held.phase, HeldPhase.CLAIMING)
+        a.j(E, forget)
+        a.cmp(held.phase, HeldPhase.RELEASING)
+        a.j(E, forget)
+        a.cmp(changed, FLEET_FROZEN.code)
+        a.j(E, over)
+        a.cmp(now, held.hard_stop)
+        a.j(B, following)
+        a.place(over)
+        a.mov(held.phase, HeldPhase.GONE)
+        a.mov(held.reason, changed)
+        a.inc(FLEET.it.expired)
+        name_slot(a, held)
+        a.mov(R8, now)
+        a.sub(R8, held.hard_stop)
+        with a.if_(B):
+            a.xor(R8D, R8D)
+        site_number(a, R9D, held.reason)
+        log(a, SAID_EXPIRED)
+        a.jmp(following)
+        a.place(forget)
+        a.cmp(changed, FLEET_FROZEN.code)
+        a.j(NE, following)
+        a.mov(held.phase, HeldPhase.NONE)
+    a.jmp(lease_mirror)
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[Clock.tsc_cycles_per_ms, Fleet.rtc_low, Fleet.rtc_second, Fleet.rtc_tsc, Fleet.holding],
+    writes=[
+        Fleet.rtc_look_at,
+        Fleet.rtc_low,
+        Fleet.rtc_second,
+        Fleet.rtc_tsc,
+        Fleet.frozen,
+    ],
+    calls=[rtc_glimpse, rtc_unix, leases_end, log_write],
+    saves=[R12, R13, R14],
+    source="firmware/docs/fleet.md#frozen-clock",
+)
+def clocks_compare(a: Asm) -> None:
+    """Compare, once in each second of the RTC, how far it and the TSC have come.
+
+    A machine that was paused, saved or moved goes on with a TSC that knows nothing of it.
+    """
+    now, seconds, snapshot = R12, R13, R14
+    frozen, base, out = map(a.label, ("frozen", "base", "out"))
+    a.rdtsc64()
+    a.mov(now, RAX)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_LOOK_MS)
+    a.add(RAX, RCX)
+    a.mov(FLEET.it.rtc_look_at, RAX)
+    # The second alone is looked at as long as it is the same; never is an update waited for.
+    _register(a, RTC_REGISTERS[0])
+    a.cmp(AL, FLEET.it.rtc_low)
+    with a.if_(E):
+        a.cmp(FLEET.it.rtc_second, 0)
+        a.j(NE, out)
+    a.call(rtc_glimpse)
+    a.j(C, out)
+    a.mov(snapshot, RAX)
+    a.call(rtc_unix)
+    a.test(RAX, RAX)
+    a.j(Z, out)  # it holds no date: nothing to compare with
+    a.mov(seconds, RAX)
+    a.mov(RAX, snapshot)
+    a.mov(FLEET.it.rtc_low, AL)
+    a.cmp(FLEET.it.rtc_second, 0)
+    a.j(E, base)
+
+    a.mov(RAX, seconds)
+    a.sub(RAX, FLEET.it.rtc_second)
+    a.j(B, base)  # the RTC was set back
+    a.mov(EDX, RTC_LEAP_S)
+    a.cmp(RAX, RDX)
+    a.j(AE, frozen)  # so far that the product below has no room
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, SECOND_MS)
+    a.mov(RDX, RAX)
+    a.imul(RDX, RCX)
+    a.mov(RSI, now)
+    a.sub(RSI, FLEET.it.rtc_tsc)
+    a.sub(RDX, RSI)
+    a.imul(RCX, RCX, FROZEN_S)
+    a.cmp(RDX, RCX)
+    a.j(GE, frozen)
+    a.cmp(RAX, RTC_WINDOW_S)
+    a.j(AE, base)
+    a.place(out)
+    a.ret()
+
+    a.place(frozen)
+    a.inc(FLEET.it.frozen)
+    a.mov(RDX, RAX)
+    a.mov(ECX, FLEET.it.holding)
+    log(a, SAID_FROZEN)
+    a.mov(EDX, FLEET_FROZEN.code)
+    a.call(leases_end)
+    a.place(base)
+    a.mov(FLEET.it.rtc_second, seconds)
+    a.mov(FLEET.it.rtc_tsc, now)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[FleetConfig.magic, Fleet.holding, Fleet.rtc_look_at, Clock.tsc_cycles_per_ms],
+    calls=[leases_end, clocks_compare],
+    source="firmware/docs/fleet.md#hard-stop",
+)
+def fleet_guard(a: Asm) -> None:
+    """End what is over before anything can be sent; without a fleet it is one comparison."""
+    out = a.label("out")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(NE):
+        a.place(out)
+        a.ret()
+    a.cmp(FLEET.it.holding, 0)
+    with a.if_(NE):
+        a.mov(EDX, FLEET_EXPIRED.code)
+        a.call(leases_end)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.j(E, out)
+    a.rdtsc64()
+    a.cmp(RAX, FLEET.it.rtc_look_at)
+    a.j(B, out)
+    a.jmp(clocks_compare)

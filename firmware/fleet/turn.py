@@ -1,0 +1,243 @@
+"""What the node calls: at boot, for every message, in every turn, and to give slots back."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.bus.send import bus_close, bus_open, bus_request_id
+from firmware.bus.turn import bus_next
+from firmware.fleet.answer import lease_answered
+from firmware.fleet.cas import control
+from firmware.fleet.claim import claims_tick
+from firmware.fleet.held import each_held, held_find, held_stop, lease_mirror
+from firmware.fleet.renew import held_tick_all
+from firmware.fleet.texts import watch_text
+from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
+from firmware.layouts.bus import BUS_IN, INBOX_SID, BusLink, BusMessage
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    AVOID_MS,
+    FLEET,
+    FLEET_ASKED,
+    LOOK_MS,
+    WATCH_SID,
+    WATCH_TEXT_MAX,
+    Fleet,
+    FleetKind,
+    HeldPhase,
+    HeldSlot,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
+from toolchain.asm import (
+    CF,
+    EAX,
+    ECX,
+    EDX,
+    NC,
+    NE,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDI,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Label,
+    Out,
+    Reg32,
+    Z,
+    routine,
+)
+
+
+@routine(
+    clobbers=[],
+    reads=[FleetConfig.magic],
+    writes=[Lease.expired],
+    source="firmware/docs/fleet.md#the-nodes-lease",
+)
+def fleet_setup(a: Asm) -> None:
+    """Begin without a lease: in a fleet nothing of a shard leaves before a slot is granted."""
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(E):
+        a.mov(LEASE.it.expired, 1)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[BusLink.context],
+    calls=[bus_open, bus_close, bus_request_id, watch_begin, watch_text],
+    saves=[RBX, RBP, R12, R13],
+    source="firmware/docs/fleet.md#watch",
+)
+def watch_open(a: Asm) -> None:
+    """Ask for a watch; without room now it is asked for in the next turn."""
+    refused = a.label("refused")
+    control(a)
+    a.mov(ECX, WATCH_TEXT_MAX)
+    a.call(bus_open)
+    a.j(C, refused)
+    a.mov(R12, RDI)
+    a.call(bus_request_id)
+    a.mov(R13D, EAX)
+    a.call(watch_begin)
+    a.mov(RDI, R12)
+    a.mov(EAX, R13D)
+    a.call(watch_text)
+    a.call(bus_close)
+    a.place(refused)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(EAX, "FleetKind: whose the message in BUS_IN is; NONE = there is none")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        BusMessage.sid,
+        BusMessage.inbox,
+        BusLink.context,
+        Fleet.watch,
+        Fleet.watch_sid,
+        Fleet.watch_inbox,
+    ],
+    calls=[bus_next, watch_heard, watch_answered, lease_answered],
+    saves=[RBX, RBP],
+    source="firmware/docs/fleet.md#messages",
+)
+def fleet_next(a: Asm) -> None:
+    """Deal with what came on the control link up to the first message that is the node's."""
+    inbox, message, none = a.label("inbox"), a.label("message"), a.label("none")
+    with a.loop() as messages:
+        control(a)
+        a.call(bus_next)
+        a.test(EAX, EAX)
+        a.j(Z, none)
+        a.mov(EAX, BUS_IN.it.sid)
+        a.cmp(EAX, INBOX_SID)
+        a.j(E, inbox)
+        a.cmp(EAX, WATCH_SID)
+        a.j(B, message)
+        # What an earlier watch still delivers is no evidence.
+        a.cmp(EAX, FLEET.it.watch_sid)
+        a.again(NE, messages)
+        a.cmp(FLEET.it.watch, WatchState.OFF)
+        a.again(E, messages)
+        a.call(watch_heard)
+        a.jmp(messages.top)
+
+        a.place(inbox)
+        a.mov(EAX, BUS_IN.it.inbox)
+        a.test(EAX, EAX)
+        a.again(Z, messages)
+        with a.block() as other:
+            a.cmp(EAX, FLEET.it.watch_inbox)
+            a.leave(NE, other)
+            a.call(watch_answered)
+            a.jmp(messages.top)
+        a.call(lease_answered)
+        a.again(NC, messages)
+    a.mov(EAX, FleetKind.REPLY)
+    a.ret()
+    a.place(message)
+    a.mov(EAX, FleetKind.MESSAGE)
+    a.ret()
+    a.place(none)
+    a.xor(EAX, EAX)
+    a.ret()
+
+
+@routine(
+    outputs=[Out(RAX, "TSC by which it wants to run again; all ones = never")],
+    clobbers=CALLER_SAVED,
+    reads=[FleetConfig.magic, CoreState.now, Clock.tsc_cycles_per_ms],
+    writes=[Fleet.next_deadline],
+    calls=[watch_check, watch_open, claims_tick, held_tick_all, lease_mirror],
+    saves=[R12],
+    source="firmware/docs/fleet.md#turn",
+)
+def fleet_tick(a: Asm) -> None:
+    """Do what time asks for: the watch, renewals, releases, claims; then the node's own lease."""
+    a.mov(RAX, NEVER)
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(NE):
+        a.ret()
+    a.call(watch_check)
+    with a.if_(C):
+        a.call(watch_open)
+    a.call(held_tick_all)
+    a.mov(R12, RAX)
+    a.call(lease_mirror)
+    a.call(claims_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, LOOK_MS)
+    a.add(RAX, core.now)
+    a.cmp(R12, RAX)
+    a.cmov(B, RAX, R12)
+    a.mov(FLEET.it.next_deadline, RAX)
+    a.ret()
+
+
+def _stop(a: Asm, held: HeldSlot, other: Label) -> None:
+    """Stop a slot that is granted, because somebody asked for it."""
+    a.cmp(held.phase, HeldPhase.HELD)
+    a.j(B, other)
+    a.cmp(held.phase, HeldPhase.RUNNING)
+    a.j(A, other)
+    a.mov(EDX, FLEET_ASKED.code)
+    a.call(held_stop)
+
+
+@routine(
+    inputs=[In(EDX, int, "slot of the plan, below FLEET_SLOTS_MAX")],
+    outputs=[Out(CF, "1 = this node does not hold it")],
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.phase, CoreState.now, Clock.tsc_cycles_per_ms],
+    writes=[Fleet.avoid_until],
+    calls=[held_find, held_stop],
+    saves=[RBX, R12],
+    source="firmware/docs/fleet.md#release",
+)
+def fleet_release(a: Asm, slot: Reg32) -> None:
+    """Give a slot back, and leave it to others for a while."""
+    other, held = a.label("other"), HeldSlot.at(RBX)
+    a.mov(R12D, slot)
+    a.call(held_find)
+    a.test(RAX, RAX)
+    a.j(Z, other)
+    a.mov(RBX, RAX)
+    _stop(a, held, other)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AVOID_MS)
+    a.add(RAX, core.now)
+    a.lea(RCX, FLEET.address)
+    a.mov(Fleet.at(RCX).avoid_until.m64(index=R12, scale=8), RAX)
+    a.clc()
+    a.ret()
+    a.place(other)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.phase],
+    writes=[Fleet.closing],
+    calls=[held_stop],
+    saves=[RBX, R12],
+    source="firmware/docs/fleet.md#release",
+)
+def fleet_close(a: Asm) -> None:
+    """Give every slot back and claim none any more, because the node stops."""
+    held = HeldSlot.at(RBX)
+    a.mov(FLEET.it.closing, 1)
+    with each_held(a) as following:
+        _stop(a, held, following)
+    a.ret()

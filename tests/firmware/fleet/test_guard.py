@@ -1,0 +1,252 @@
+"""Hard stops to the cycle, and an RTC that tells of a pause which the TSC does not know."""
+
+import calendar
+import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.fleet.guard import clocks_compare, fleet_guard, leases_end, rtc_glimpse
+from firmware.layouts.clock import RTC_REGISTERS
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_EXPIRED,
+    FLEET_FROZEN,
+    HELD_MAX,
+    HeldPhase,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.node import CLOCK, CORE, LEASE
+from tests.support.fleet import name_node, set_fields
+from tests.support.lab import Lab
+from tests.support.states import MS, NOW, around
+
+LAB = Lab(clocks_compare, fleet_guard, leases_end, rtc_glimpse, slots=0)
+OWNED = (HeldPhase.HELD, HeldPhase.RUNNING, HeldPhase.STOPPING)
+BINARY_24 = 0x06
+BEGIN = datetime.datetime(2026, 11, 30, 23, 59, 50)
+UNIX = calendar.timegm(BEGIN.timetuple())
+
+
+@pytest.fixture(autouse=True)
+def node():
+    prepare()
+
+
+def prepare():
+    LAB.reset()
+    name_node(LAB)
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = MS, NOW
+    LAB.g(FLEET).rtc_look_at = 2**64 - 1
+
+
+def hold(place, phase, stop=NOW):
+    held = LAB.g(FLEET).held[place]
+    set_fields(held, phase=phase, slot=place, hard_stop=stop, generation=7)
+    LAB.g(FLEET).holding = HELD_MAX
+    return held
+
+
+class Rtc(Environment):
+    """An RTC that shows a time; `torn` seconds pass when the minute has been read."""
+
+    def __init__(self, when, tsc=NOW, *, updating=False, torn=0, good=True):
+        super().__init__(tsc=lambda: tsc)
+        self.when, self.index, self.looks, self.good = when, 0, 0, good
+        self.updating, self.torn = updating, torn
+        self.on_port_in, self.on_port_out = self.read, self.write
+
+    def write(self, port, _size, value):
+        assert port == 0x70
+        self.index = value
+
+    def read(self, port, _size):
+        assert port == 0x71
+        self.looks += 1
+        if self.index == 0x0A:
+            return 0xA6 if self.updating else 0x26
+        w = self.when
+        values = (w.second, w.minute, w.hour, w.day, w.month, w.year % 100, 20, BINARY_24)
+        if not self.good:
+            values = (61,) * 8
+        if self.index == 0x02:
+            self.when += datetime.timedelta(seconds=self.torn)
+        return values[RTC_REGISTERS.index(self.index)]
+
+
+def after(seconds):
+    return BEGIN + datetime.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("phase", OWNED)
+@pytest.mark.parametrize(("late", "gone"), [(-1, False), (0, True), (1, True)])
+def test_fleet_guard_ends_a_lease_at_its_hard_stop(phase, late, gone):
+    held = hold(2, phase)
+    LAB.call(fleet_guard, Environment(tsc=lambda: NOW + late))
+    assert held.phase == (HeldPhase.GONE if gone else phase)
+    assert LAB.g(FLEET).expired == gone
+    assert LAB.g(LEASE).expired == gone
+    if gone:
+        assert held.reason == FLEET_EXPIRED.code
+
+
+def test_fleet_guard_without_a_fleet_looks_at_nothing():
+    held = hold(0, HeldPhase.RUNNING)
+    LAB.g(FLEET_CONFIG).magic = 0
+    found = LAB.call(fleet_guard)
+    assert (held.phase, len(found.trace)) == (HeldPhase.RUNNING, 3)
+
+
+def test_fleet_guard_that_holds_nothing_reads_the_clock_alone():
+    LAB.g(FLEET).holding = 0
+    LAB.call(fleet_guard, Environment(tsc=[NOW]))
+    LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    LAB.call(fleet_guard)
+
+
+def test_fleet_guard_looks_at_the_rtc_every_tenth_of_a_second():
+    fleet = LAB.g(FLEET)
+    fleet.rtc_look_at = NOW + 1
+    LAB.call(fleet_guard, Rtc(BEGIN))
+    assert fleet.rtc_second == 0
+    fleet.rtc_look_at = NOW
+    LAB.call(fleet_guard, Rtc(BEGIN))
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
+    assert fleet.rtc_look_at == NOW + 100 * MS
+
+
+def test_leases_end_leaves_claims_and_releases_to_their_own_time():
+    entries = [hold(n, phase, stop=0) for n, phase in enumerate(HeldPhase)]
+    LAB.call(leases_end, Environment(tsc=[NOW]), reason=FLEET_EXPIRED.code)
+    kept = {HeldPhase.NONE, HeldPhase.CLAIMING, HeldPhase.RELEASING}
+    assert [held.phase for held in entries] == [
+        phase if phase in kept else HeldPhase.GONE for phase in HeldPhase
+    ]
+    assert LAB.g(FLEET).expired == 3
+
+
+def test_leases_end_of_a_clock_that_stood_still_ends_everything():
+    entries = [hold(n, phase, stop=NOW + 10**12) for n, phase in enumerate(HeldPhase)]
+    LAB.call(leases_end, Environment(tsc=[NOW]), reason=FLEET_FROZEN.code)
+    assert {held.phase for held in entries} == {HeldPhase.NONE, HeldPhase.GONE}
+    assert [held.phase for held in entries].count(HeldPhase.GONE) == 4
+    assert LAB.g(LEASE).expired == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    phases=st.lists(st.sampled_from(HeldPhase), min_size=HELD_MAX, max_size=HELD_MAX),
+    stops=st.lists(around(NOW, 2**63), min_size=HELD_MAX, max_size=HELD_MAX),
+    reason=st.sampled_from([FLEET_EXPIRED, FLEET_FROZEN]),
+)
+def test_leases_end_any_entries_match_the_model(phases, stops, reason):
+    prepare()
+    for n, (phase, stop) in enumerate(zip(phases, stops, strict=True)):
+        hold(n, phase, stop)
+    LAB.call(leases_end, Environment(tsc=[NOW]), reason=reason.code)
+
+
+def compare(rtc_s, tsc_ms, **how):
+    """Compare when the RTC has gone on by so much, and the TSC by so much, since the base."""
+    environment = Rtc(after(rtc_s), NOW + tsc_ms * MS, **how)
+    LAB.call(clocks_compare, environment)
+    return environment
+
+
+def base(low=None):
+    held = hold(0, HeldPhase.RUNNING, stop=2**63)
+    fleet = LAB.g(FLEET)
+    set_fields(fleet, rtc_second=UNIX, rtc_tsc=NOW, rtc_low=BEGIN.second if low is None else low)
+    return held, fleet
+
+
+@pytest.mark.parametrize(
+    ("rtc_s", "tsc_ms", "frozen"),
+    [
+        (1, 1_000, False),
+        (2, 1, False),
+        (2, 0, True),
+        (6, 1_000, True),
+        (6, 4_001, False),
+        (6, 4_000, True),
+        (1, 60_000, False),
+        (60, 0, False),
+        (61, 0, True),
+        (29, 29_000, False),
+        (2**20 - 1, 2_000, True),
+        (2**20, (2**20) * 1_000, True),
+        (-10, 1_000, False),
+    ],
+)
+def test_clocks_compare_two_seconds_ahead_end_every_lease(rtc_s, tsc_ms, frozen):
+    held, fleet = base()
+    compare(rtc_s, tsc_ms)
+    assert held.phase == (HeldPhase.GONE if frozen else HeldPhase.RUNNING)
+    assert fleet.frozen == frozen
+
+
+def test_clocks_compare_a_pause_of_whole_minutes_is_seen_when_the_second_changes():
+    """Sixty seconds later the register of seconds is the same again."""
+    held, fleet = base()
+    compare(60, 0)
+    assert (held.phase, fleet.rtc_second) == (HeldPhase.RUNNING, UNIX)
+    compare(61, 1_000)
+    assert held.phase == HeldPhase.GONE
+
+
+def test_clocks_compare_small_pauses_add_up_within_the_window():
+    held, fleet = base()
+    for n in range(1, 4):
+        compare(2 * n, 1_200 * n)
+    assert (held.phase, fleet.frozen) == (HeldPhase.GONE, 1)
+    assert fleet.rtc_second == UNIX + 6
+
+
+def test_clocks_compare_begins_anew_after_its_window_and_after_a_step_back():
+    held, fleet = base()
+    compare(29, 29_000)
+    assert fleet.rtc_second == UNIX
+    compare(30, 30_000)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 30, NOW + 30_000 * MS)
+    compare(7, 31_000)
+    assert (fleet.rtc_second, held.phase) == (UNIX + 7, HeldPhase.RUNNING)
+
+
+def test_clocks_compare_of_the_same_second_costs_one_register():
+    base()
+    assert compare(0, 100).looks == 1
+
+
+@pytest.mark.parametrize("how", [{"updating": True}, {"torn": 1}, {"good": False}])
+def test_clocks_compare_never_waits_and_believes_no_torn_time(how):
+    held, fleet = base()
+    environment = compare(8, 0, **how)
+    assert (held.phase, fleet.rtc_second, fleet.frozen) == (HeldPhase.RUNNING, UNIX, 0)
+    assert environment.looks <= 12
+    compare(8, 0)
+    assert held.phase == HeldPhase.GONE
+
+
+def test_rtc_glimpse_reads_what_it_shows():
+    found = LAB.call(rtc_glimpse, Rtc(BEGIN)).outputs
+    assert found["cf"] == 0
+    assert found["rax"].to_bytes(8, "little") == bytes((50, 59, 23, 30, 11, 26, 20, BINARY_24))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rtc_s=st.integers(-40, 40),
+    tsc_ms=st.integers(0, 60_000),
+    low=st.integers(0, 59),
+    known=st.booleans(),
+    cycles=st.sampled_from([1, MS, 2**32 - 1]),
+)
+def test_clocks_compare_any_times_match_the_model(rtc_s, tsc_ms, low, known, cycles):
+    prepare()
+    _, fleet = base(low)
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    if not known:
+        fleet.rtc_second = 0
+    compare(rtc_s, tsc_ms)

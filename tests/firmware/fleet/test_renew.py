@@ -1,0 +1,198 @@
+"""Renewals, releases, and what happens when nothing answers."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.environment import Environment
+from firmware.fleet.renew import (
+    held_release,
+    held_renew,
+    held_tick,
+    held_tick_all,
+    server_is_deaf,
+)
+from firmware.layouts.bus import LinkState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_UNANSWERED,
+    HELD_MAX,
+    HeldPhase,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.node import CORE
+from tests.support.bus import BusBench
+from tests.support.fleet import BOT, set_fields
+from tests.support.segments import CYCLES_PER_MS as MS
+from tests.support.segments import NOW
+from tests.support.states import around
+
+BENCH = BusBench(held_release, held_renew, held_tick, held_tick_all, server_is_deaf)
+LAB = BENCH.lab
+OWNED = (HeldPhase.HELD, HeldPhase.RUNNING, HeldPhase.STOPPING)
+
+
+@pytest.fixture(autouse=True)
+def node():
+    prepare()
+
+
+def prepare():
+    BENCH.reset()
+    BENCH.up()
+    config = LAB.g(FLEET_CONFIG)
+    config.cap, config.bot_len = 1, len(BOT)
+    config.bot[: len(BOT)] = BOT
+    LAB.g(FLEET).begun_at = NOW
+
+
+def hold(place=0, **fields):
+    held = LAB.g(FLEET).held[place]
+    given = {
+        "phase": HeldPhase.RUNNING, "slot": 2, "generation": 3, "revision": 77, "last_op": 5,
+        "granted_op": 5, "renew_at": NOW + 9, "retry_at": NOW + 9, "hard_stop": NOW + 10_000 * MS,
+        "duration_ms": 20_000, "epoch": 3, "start": 8, "count": 4, "total": 16, "shards": 4,
+        "sent_at": NOW - 5_000 * MS, "released_at": NOW,
+    }  # fmt: skip
+    set_fields(held, **{**given, **fields})
+    return held
+
+
+def call(routine, held):
+    return LAB.call(routine, Environment(tsc=lambda: NOW + 7), held=held.address_).outputs["rax"]
+
+
+@pytest.mark.parametrize(("renew", "retry"), [(1, 0), (0, 1), (1, -1), (-1, 1)])
+def test_held_renew_waits_for_both_times(renew, retry):
+    held = hold(renew_at=NOW + renew, retry_at=NOW + retry)
+    assert call(held_renew, held) == NOW + 1
+    assert BENCH.queued() == b""
+
+
+def test_held_renew_expects_its_own_last_record():
+    LAB.g(FLEET).op = 5
+    held = hold(renew_at=NOW, retry_at=NOW - 1)
+    due = call(held_renew, held)
+    assert BENCH.queued().endswith(
+        b"Nats-Expected-Last-Subject-Sequence: 77\r\n\r\n1 held n7 3fa2c1d0 3 6 20000 3 8 4 16\r\n"
+    )
+    assert due == held.retry_at >= NOW + 600 * MS
+    assert (held.last_op, held.granted_op) == (6, 5)
+
+
+def test_held_renew_without_a_connection_looks_again_soon():
+    BENCH.link.state = LinkState.DOWN
+    held = hold(renew_at=NOW, retry_at=NOW)
+    assert call(held_renew, held) == NOW + 100 * MS
+
+
+def test_held_release_gives_the_record_back_with_its_generation():
+    LAB.g(FLEET).op = 8
+    held = hold(phase=HeldPhase.STOPPING, shards=0)
+    assert call(held_release, held) == NOW + 2_000 * MS
+    assert BENCH.queued().endswith(
+        b"Nats-Expected-Last-Subject-Sequence: 77\r\n\r\n1 free - - 3 9 0 3 8 4 16\r\n"
+    )
+    assert (held.phase, held.release_inbox, held.released_at) == (HeldPhase.RELEASING, 1, NOW)
+
+
+@pytest.mark.parametrize(("age_ms", "sent"), [(999, False), (1_000, True)])
+def test_held_release_lets_a_renewal_that_is_on_its_way_come_first(age_ms, sent):
+    held = hold(phase=HeldPhase.STOPPING, shards=0, last_op=6, sent_at=NOW - age_ms * MS)
+    call(held_release, held)
+    assert (held.phase == HeldPhase.RELEASING) is sent
+
+
+def test_held_release_without_a_connection_is_tried_again_while_the_lease_holds():
+    BENCH.link.state = LinkState.DOWN
+    held = hold(phase=HeldPhase.STOPPING, shards=0, hard_stop=NOW + 50 * MS)
+    assert call(held_release, held) == NOW + 100 * MS
+    assert held.phase == HeldPhase.STOPPING
+    assert call(held_tick, held) == NOW + 50 * MS
+
+
+@pytest.mark.parametrize(("late", "phase"), [(-1, HeldPhase.CLAIMING), (0, HeldPhase.NONE)])
+def test_held_tick_forgets_a_claim_that_nobody_answered(late, phase):
+    held = hold(phase=HeldPhase.CLAIMING, sent_at=NOW - 2_000 * MS - late)
+    assert call(held_tick, held) == (NOW + 1 if late else NEVER)
+    assert held.phase == phase
+
+
+@pytest.mark.parametrize(("late", "phase"), [(-1, HeldPhase.RELEASING), (0, HeldPhase.NONE)])
+def test_held_tick_does_not_release_twice(late, phase):
+    held = hold(phase=HeldPhase.RELEASING, released_at=NOW - 2_000 * MS - late)
+    call(held_tick, held)
+    assert (held.phase, BENCH.queued()) == (phase, b"")
+
+
+@pytest.mark.parametrize(("shards", "phase"), [(1, HeldPhase.GONE), (0, HeldPhase.NONE)])
+def test_held_tick_keeps_what_is_gone_until_its_shards_are(shards, phase):
+    held = hold(phase=HeldPhase.GONE, shards=shards)
+    assert call(held_tick, held) == NEVER
+    assert held.phase == phase
+
+
+@pytest.mark.parametrize("phase", OWNED)
+def test_held_tick_renews_while_a_shard_is_left_and_meets_the_hard_stop(phase):
+    held = hold(phase=phase, renew_at=NOW, retry_at=NOW, hard_stop=NOW + 10)
+    assert call(held_tick, held) == NOW + 10
+    assert b"1 held" in BENCH.queued()
+    assert held.phase == phase
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    phase=st.sampled_from(HeldPhase),
+    times=st.lists(around(NOW, NOW - 2_000 * MS, NOW - 1_000 * MS), min_size=5, max_size=5),
+    last=st.integers(4, 6),
+    shards=st.integers(0, 1),
+    up=st.booleans(),
+)
+def test_held_tick_any_entry_matches_the_model(phase, times, last, shards, up):
+    prepare()
+    if not up:
+        BENCH.link.state = LinkState.HELLO
+    names = ("renew_at", "retry_at", "hard_stop", "sent_at", "released_at")
+    held = hold(phase=phase, last_op=last, shards=shards, **dict(zip(names, times, strict=True)))
+    call(held_tick, held)
+
+
+def deaf():
+    return LAB.call(server_is_deaf).outputs["cf"]
+
+
+@pytest.mark.parametrize("phase", HeldPhase)
+@pytest.mark.parametrize(
+    ("overdue", "begun", "wanted"), [(3_001, 3_001, 1), (3_000, 3_001, 0), (3_001, 3_000, 0)]
+)
+def test_server_is_deaf_when_a_renewal_stays_ungranted_on_an_old_connection(
+    phase, overdue, begun, wanted
+):
+    hold(HELD_MAX - 1, phase=phase, renew_at=NOW - overdue * MS)
+    LAB.g(FLEET).begun_at = NOW - begun * MS
+    assert deaf() == (wanted if phase in OWNED else 0)
+
+
+def test_server_is_deaf_just_after_the_boot_is_no_question():
+    LAB.g(CORE).now = 5
+    hold(renew_at=9)
+    LAB.g(FLEET).begun_at = 1
+    assert deaf() == 0
+
+
+def test_server_is_deaf_when_it_makes_no_watch():
+    LAB.g(FLEET).move = 1
+    assert [deaf(), deaf()] == [1, 0]
+
+
+def test_held_tick_all_leaves_a_server_that_is_deaf():
+    hold(0, renew_at=NOW + 3, retry_at=NOW)
+    hold(HELD_MAX - 1, renew_at=NOW + 2, retry_at=NOW)
+    LAB.g(FLEET).move = 1
+    found = LAB.call(held_tick_all, Environment(tsc=lambda: NOW)).outputs
+    assert found["rax"] == NOW + 2
+    assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, FLEET_UNANSWERED.code)
+    LAB.g(FLEET).move = 1
+    LAB.call(held_tick_all, Environment(tsc=lambda: NOW))
+    assert BENCH.link.failures == 1

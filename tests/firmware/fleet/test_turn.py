@@ -1,0 +1,201 @@
+"""The turn of the fleet: whose a message is, and what time asks for."""
+
+import pytest
+
+from emulator.environment import Environment
+from firmware.fleet.turn import (
+    fleet_close,
+    fleet_next,
+    fleet_release,
+    fleet_setup,
+    fleet_tick,
+    watch_open,
+)
+from firmware.layouts.bus import LinkState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_ASKED,
+    FLEET_VIEW,
+    FleetKind,
+    HeldPhase,
+    PlanMode,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.node import CORE, LEASE
+from tests.support.bus import BusBench
+from tests.support.fleet import BOT, set_fields
+from tests.support.segments import CYCLES_PER_MS as MS
+from tests.support.segments import NOW
+
+BENCH = BusBench(fleet_close, fleet_next, fleet_release, fleet_setup, fleet_tick, watch_open)
+LAB = BENCH.lab
+WATCH = b"_W.n7.3fa2c1d0.1"
+PLAN = b"1 active 3 16 1 20000 4 0+4 4+4 8+4 12+4"
+CREATED = b'{"type":"io.nats.jetstream.api.v1.consumer_create_response","num_pending":5}'
+
+
+@pytest.fixture(autouse=True)
+def node():
+    BENCH.reset()
+    BENCH.up(ups=1)
+    config, fleet = LAB.g(FLEET_CONFIG), LAB.g(FLEET)
+    config.cap, config.bot_len = 1, len(BOT)
+    config.bot[: len(BOT)] = BOT
+    set_fields(fleet, ups=1, watch=WatchState.SYNCING, watch_sid=4097, heard_at=NOW, begun_at=NOW)
+
+
+def message(subject, sid, body, reply=b""):
+    words = [b"MSG", subject, b"%d" % sid, *([reply] if reply else []), b"%d" % len(body)]
+    BENCH.arrive(b" ".join(words) + b"\r\n" + body + b"\r\n")
+
+
+def delivery(key, body, count, revision, pending=0, sid=4097):
+    reply = b"$JS.ACK.KV_shardfw.8YGLel76.1.%d.%d.1795.%d" % (revision, count, pending)
+    message(b"$KV.shardfw.b1.ctl." + key, sid, body, reply)
+
+
+def following(tsc=NOW + 3):
+    return LAB.call(fleet_next, Environment(tsc=lambda: tsc)).outputs["eax"]
+
+
+def tick(now=NOW):
+    LAB.g(CORE).now = now
+    return LAB.call(fleet_tick, Environment(tsc=lambda: now)).outputs["rax"]
+
+
+def test_fleet_setup_begins_without_a_lease():
+    LAB.call(fleet_setup)
+    assert LAB.g(LEASE).expired == 1
+    LAB.g(LEASE).expired, LAB.g(FLEET_CONFIG).magic = 0, 0
+    LAB.call(fleet_setup)
+    assert LAB.g(LEASE).expired == 0
+
+
+def test_fleet_next_deals_with_its_own_and_hands_on_the_rest():
+    fleet = LAB.g(FLEET)
+    fleet.watch_inbox = 5
+    message(b"_I.n7.3fa2c1d0.c.5", 1, CREATED)
+    delivery(b"plan", PLAN, 1, 9, 1)
+    message(b"shardfw.b1.cmd.0", 10, b"{}", b"_INBOX.a")
+    message(b"_I.n7.3fa2c1d0.c.6", 1, b"{}")
+    delivery(b"lease.0", b"1 free - - 0 0 0 3 0 4 16", 2, 10)
+    assert following() == FleetKind.MESSAGE
+    assert (LAB.g(FLEET_VIEW).plan.revision, fleet.watch) == (9, WatchState.SYNCING)
+    assert following() == FleetKind.REPLY
+    assert following() == FleetKind.NONE
+    assert (LAB.g(FLEET_VIEW).slots[0].revision, fleet.watch) == (10, WatchState.SYNCED)
+
+
+def test_fleet_next_takes_nothing_of_an_earlier_watch_or_of_one_that_ended():
+    fleet = LAB.g(FLEET)
+    delivery(b"plan", PLAN, 1, 9, sid=4098)
+    delivery(b"plan", PLAN, 3, 9)
+    delivery(b"plan", PLAN, 1, 9)
+    assert following() == FleetKind.NONE
+    assert (fleet.watch, LAB.g(FLEET_VIEW).plan.revision) == (WatchState.OFF, 0)
+
+
+def test_fleet_next_takes_an_answer_to_an_operation():
+    held = LAB.g(FLEET).held[0]
+    set_fields(held, phase=HeldPhase.CLAIMING, duration_ms=20_000)
+    set_fields(held.ops[0], op=1, inbox=7, sent_at=NOW)
+    message(b"_I.n7.3fa2c1d0.c.7", 1, b'{"stream":"KV_shardfw","seq":11}')
+    message(b"_I.n7.3fa2c1d0.c.x", 1, b'{"stream":"KV_shardfw","seq":11}')
+    assert following() == FleetKind.NONE
+    assert (held.phase, held.revision) == (HeldPhase.HELD, 11)
+
+
+def test_watch_open_sends_the_subscription_and_the_request():
+    fleet = LAB.g(FLEET)
+    fleet.watch_sid = 0
+    LAB.call(watch_open)
+    assert BENCH.queued().startswith(b"SUB " + WATCH + b" 4097\r\nPUB $JS.API.CONSUMER.CREATE.")
+    assert b" _I.n7.3fa2c1d0.c.1 285\r\n" in BENCH.queued()
+    assert (fleet.watch, fleet.watch_inbox) == (WatchState.CREATING, 1)
+    BENCH.link.state = LinkState.DOWN
+    LAB.call(watch_open)
+    assert fleet.resyncs == 1
+
+
+def test_fleet_tick_without_a_fleet_is_nothing():
+    LAB.g(FLEET_CONFIG).magic = 0
+    assert tick() == NEVER
+
+
+def test_fleet_tick_makes_a_watch_and_looks_again():
+    LAB.g(FLEET).watch = WatchState.OFF
+    assert tick() == NOW + 100 * MS
+    assert LAB.g(FLEET).watch == WatchState.CREATING
+    assert LAB.g(LEASE).expired == 1
+
+
+def test_fleet_a_whole_claim_from_the_first_delivery_to_the_release():
+    """Plan and free slot, claim, echo, start, release."""
+    fleet, lease = LAB.g(FLEET), LAB.g(LEASE)
+    held = fleet.held[0]
+    delivery(b"plan", PLAN, 1, 9, 1)
+    delivery(b"lease.0", b"1 free - - 6 0 0 3 0 4 16", 2, 10)
+    following(NOW)
+    due = tick()
+    assert NOW <= due <= NOW + 100 * MS
+    now = LAB.g(FLEET_VIEW).slots[0].claim_at
+    tick(now)
+    assert BENCH.queued().endswith(b"1 held n7 3fa2c1d0 7 1 20000 3 0 4 16\r\n")
+    assert (held.phase, lease.expired) == (HeldPhase.CLAIMING, 1)
+    message(b"_I.n7.3fa2c1d0.c.1", 1, b'{"stream":"KV_shardfw","seq":11}')
+    following()
+    assert held.phase == HeldPhase.HELD
+    delivery(b"lease.0", b"1 held n7 3fa2c1d0 7 1 20000 3 0 4 16", 3, 11)
+    following()
+    assert held.phase == HeldPhase.RUNNING
+    tick(now)
+    assert (lease.expired, lease.deadline) == (0, now + 19_550 * MS)
+    held.shards = 4
+
+    assert LAB.call(fleet_release, slot=0).outputs["cf"] == 0
+    assert (held.phase, held.reason) == (HeldPhase.STOPPING, FLEET_ASKED.code)
+    tick(now + 1)
+    assert held.phase == HeldPhase.STOPPING
+    held.shards = 0
+    tick(now + 2)
+    assert held.phase == HeldPhase.RELEASING
+    assert BENCH.queued().endswith(b"1 free - - 7 2 0 3 0 4 16\r\n")
+    delivery(b"lease.0", b"1 free - - 7 2 0 3 0 4 16", 4, 12)
+    following(now + 2)
+    assert (held.phase, fleet.lost) == (HeldPhase.NONE, 0)
+    tick(now + 3)
+    assert (lease.expired, LAB.g(FLEET_VIEW).slots[0].claim_at) == (1, 0)
+
+
+def test_fleet_a_drain_before_the_echo_starts_nothing():
+    fleet = LAB.g(FLEET)
+    held = fleet.held[0]
+    set_fields(LAB.g(FLEET_VIEW).plan, revision=9, mode=PlanMode.ACTIVE, epoch=3, total=16, slots=4)
+    set_fields(
+        held, phase=HeldPhase.CLAIMING, generation=7, duration_ms=20_000, expected=10, epoch=3,
+        total=16, count=4, plan_revision=9,
+    )  # fmt: skip
+    set_fields(held.ops[0], op=1, inbox=7, sent_at=NOW)
+    delivery(b"plan", PLAN.replace(b"active", b"drain"), 1, 11)
+    delivery(b"lease.0", b"1 held n7 3fa2c1d0 7 1 20000 3 0 4 16", 2, 12)
+    following()
+    assert held.phase == HeldPhase.STOPPING
+
+
+@pytest.mark.parametrize("phase", HeldPhase)
+def test_fleet_release_and_close_of_every_phase(phase):
+    fleet = LAB.g(FLEET)
+    held = fleet.held[5]
+    set_fields(held, phase=phase, slot=3)
+    granted = phase in (HeldPhase.HELD, HeldPhase.RUNNING)
+    assert LAB.call(fleet_release, slot=3).outputs["cf"] == (not granted)
+    assert held.phase == (HeldPhase.STOPPING if granted else phase)
+    until = int.from_bytes(fleet.avoid_until[24:32], "little")
+    assert until == (NOW + 5_000 * MS if granted else 0)
+    held.phase = phase
+    LAB.call(fleet_close)
+    assert held.phase == (HeldPhase.STOPPING if granted else phase)
+    assert fleet.closing == 1
+    assert LAB.call(fleet_release, slot=2).outputs["cf"] == 1
