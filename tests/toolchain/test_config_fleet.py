@@ -16,7 +16,7 @@ from tests.toolchain.test_config import TEMPLATE
 from toolchain.cli.blob import config_blob
 from toolchain.cli.fleet_blob import FLEET_SECRET, fleet_blob
 from toolchain.config import ConfigError, NodeConfig, fleet, load_config
-from toolchain.config.nkey import nkey_of, parse_nkey
+from toolchain.config.nkey import nkey_of, parse_nkey, seed_text
 from toolchain.layout.pack import unpack
 
 FLEET = "[fleet]\nbot = 'b1'\nservers = ['nats.lan']\n"
@@ -121,6 +121,7 @@ def test_nkeys_are_read_as_nats_own_library_reads_them(key):
     found = parse_nkey(seed.decode())
     assert (found.seed, found.public) == (key, public)
     assert nkey_of(key) == found
+    assert seed_text(key) == seed.decode()
 
 
 @given(st.integers(0, len(SEED) - 2), st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
@@ -137,12 +138,15 @@ def test_a_seed_with_one_wrong_character_is_refused(place, character):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the seed is empty. Make one with: nk -gen user, or nsc; its seed begins with SU"),
+        (
+            "",
+            "the seed is empty. Make one with: shardfw fleet nkey FILE, or nk -gen user; its seed",
+        ),
         (PUBLIC, "this is the public key, U...; the node signs with its seed, SU..."),
         (SEED.lower(), "the seed holds a character that is not A to Z or 2 to 7. Copy it again"),
         (SEED[:-1], "the seed has 57 characters, not 58. Copy it again, alone on one line"),
-        ("N" + SEED[1:], "the key begins with N, so it is no seed. Make one with: nk -gen user"),
-        (ACCOUNT, "the seed begins with SA, so it is not that of a user. Make one with: nk -gen"),
+        ("N" + SEED[1:], "the key begins with N, so it is no seed. Make one with: shardfw"),
+        (ACCOUNT, "the seed begins with SA, so it is not that of a user. Make one with: sh"),
         (SEED[:-1] + "A", "the seed's checksum is wrong: a character is. Copy it again"),
     ],
 )

@@ -17,7 +17,7 @@ NKEY_ENV = "SHARDFW_NATS_NKEY"
 SEED_CHARS = 58
 SEED_KIND, USER_KIND = 18 << 3, 20 << 3
 CHECK_BYTES = 2
-MAKE_ONE = "Make one with: nk -gen user, or nsc; its seed begins with SU"
+MAKE_ONE = "Make one with: shardfw fleet nkey FILE, or nk -gen user; its seed begins with SU"
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,12 @@ def nkey_of(seed: bytes) -> Nkey:
     public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
     body = bytes([USER_KIND]) + public
     return Nkey(seed, base64.b32encode(body + _check(body)).decode().rstrip("="))
+
+
+def seed_text(seed: bytes) -> str:
+    """Return a private key, 32 bytes, as operators keep it: SU and 56 characters."""
+    body = bytes([SEED_KIND | USER_KIND >> 5, (USER_KIND & 31) << 3]) + seed
+    return base64.b32encode(body + _check(body)).decode().rstrip("=")
 
 
 def _check(body: bytes) -> bytes:

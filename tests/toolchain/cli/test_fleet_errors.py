@@ -11,6 +11,7 @@ from tests.support.fleet_cli import BOT, fleet, new_fleet, refused, told
 from toolchain.cli.fleet import command
 from toolchain.cli.fleet.connect import FleetError, Login, connected, is_old_cluster
 from toolchain.cli.fleet.streams import judge_server, judge_sync
+from toolchain.config.nkey import parse_nkey
 
 OLD_INFO = (
     b'INFO {"server_id":"N","server_name":"old","version":"2.9.10","proto":1,"headers":true,'
@@ -203,3 +204,17 @@ def test_a_budget_and_room_for_events_are_the_operators():
     budget, findings = asyncio.run(run())
     assert budget == {"remaining": 7, "total": 7}
     assert {one["level"] for one in findings if one["what"] == "SHARDFW_EV"} == {"ok"}
+
+
+def test_a_key_is_made_once_and_for_its_owner(tmp_path):
+    file = tmp_path / "n7.nk"
+    made = CliRunner().invoke(command, ["nkey", str(file)])
+    assert made.exit_code == 0
+    assert parse_nkey(file.read_text()).public == made.stdout.strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = CliRunner().invoke(command, ["nkey", str(file)])
+    assert again.exit_code == 1
+    assert again.stderr == (
+        f"Error: cannot write {file}: File exists. Name a file that does not exist yet\n"
+    )
+    assert parse_nkey(file.read_text()).public == made.stdout.strip()

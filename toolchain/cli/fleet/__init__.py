@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from toolchain.cli.fleet.asking import drain_command, move_command
+from toolchain.cli.fleet.keys import nkey
 from toolchain.cli.fleet.planning import init, plan_command
 from toolchain.cli.fleet.watching import status, tail_command
 
@@ -27,5 +28,5 @@ def command() -> None:
     """Look after the nodes that share a bot's shards over NATS."""
 
 
-for each in (init, plan_command, status, drain_command, move_command, tail_command):
+for each in (init, plan_command, status, drain_command, move_command, tail_command, nkey):
     command.add_command(each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -38,6 +39,14 @@ WRONG_LAST = (10071, 10164)
 DOCS = "firmware/docs/fleet-operator.md"
 
 F = TypeVar("F", bound="Callable[..., object]")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return False for what asyncio says of each TLS connection that a peer closes."""
+    return not str(record.msg).startswith("returning true from eof_received()")
+
+
+logging.getLogger("asyncio").addFilter(_is_news)
 
 
 class FleetError(RuntimeError):
