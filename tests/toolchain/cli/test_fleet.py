@@ -3,12 +3,23 @@
 import asyncio
 import json
 import signal
+import sys
 
 import nats
 import pytest
 
 from pxe.nats import NatsCluster, NatsOptions, NatsServer, NatsUser, node_permissions
-from tests.support.fleet_cli import BOT, DURATION_MS, PLAN, fleet, holders, new_fleet, told
+from tests.support.fleet_cli import (
+    BOT,
+    DURATION_MS,
+    PLAN,
+    ROOT,
+    SHARDFW,
+    fleet,
+    holders,
+    new_fleet,
+    told,
+)
 from tests.support.fleet_node import FleetNode
 from toolchain.cli.fleet.change import Change, Changer
 from toolchain.cli.fleet.connect import ConflictError, Login, connected
@@ -117,6 +128,20 @@ class TestInit:
         ):
             assert text in result.stdout
 
+    def test_a_plan_that_no_node_can_read_is_written_anew_and_later(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            client = await nats.connect(server.url)
+            await client.publish(f"$KV.shardfw.{BOT}.ctl.plan", b"1 active once more")
+            await client.close()
+            shown = await fleet(server.url, "status")
+            made = await told(server.url, "init", "--total", "4", *PLAN)
+            return shown, made["plan"]
+
+        shown, plan = with_server(scenario)
+        assert "there is no plan. Make one with: shardfw fleet init" in shown.stdout
+        assert (plan["epoch"], plan["mode"]) == (2, "active")
+
     def test_another_cut_is_not_made_by_init(self):
         async def scenario(server):
             await new_fleet(server.url)
@@ -214,6 +239,27 @@ class TestNodes:
         assert "b1: plan 1 is active; 4 shards in 2 slots, max_concurrency 1" in text
         assert "2 of 2" in text
         assert "1000 of 1000 session starts left" in text
+
+    def test_a_status_that_is_watched_follows(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            words = ["status", "--bot", BOT, "--server", server.url, "--watch", "--json"]
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", SHARDFW, "fleet", *words,
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            assert process.stdout is not None
+            seen = [json.loads(await process.stdout.readline())]
+            async with FleetNode(server.url, BOT, "a", 2):
+                while seen[-1]["slots"][0]["node"] is None or not seen[-1]["sessions"]:
+                    seen.append(json.loads(await process.stdout.readline()))
+            process.send_signal(signal.SIGINT)
+            return seen, await process.wait()
+
+        seen, code = with_server(scenario)
+        assert code == 0
+        assert seen[0]["slots"][0]["node"] is None
+        assert seen[-1]["slots"][0]["node"] == "a"
 
     def test_a_dead_nodes_slot_is_taken_over(self):
         async def scenario(server):

@@ -134,7 +134,12 @@ class Changer:
             FleetError: Somebody else changes the plan, or a slot never became free.
         """
         old = read(self.view, PLAN, Plan)
-        epoch = 1 if old is None else old.epoch + 1
+        # A plan that cannot be read any more left its epoch in the leases.
+        known = [
+            0 if old is None else old.epoch,
+            *(each.epoch for each in leases(self.view).values()),
+        ]
+        epoch = max(known) + 1
         draining = change.plan(DRAIN, epoch - 1) if old is None else replace(old, mode=DRAIN)
         active = change.plan(ACTIVE, epoch)
         await self._claim_plan(draining)

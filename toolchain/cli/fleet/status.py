@@ -25,7 +25,6 @@ from toolchain.cli.fleet.records import (
     Ticket,
     takeover_s,
 )
-from toolchain.cli.fleet.watch import SESSIONS, View
 from toolchain.cli.status import milliseconds
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from toolchain.cli.fleet.connect import Fleet
     from toolchain.cli.fleet.records import Lease
+    from toolchain.cli.fleet.watch import View
 
 Report = dict[str, Any]
 SESSION_KEY = "sess."
@@ -52,15 +52,12 @@ async def server_time(fleet: Fleet) -> float:
     return datetime.fromisoformat(text[:MICROSECOND_CHARS] + "+00:00").timestamp()
 
 
-async def sessions(fleet: Fleet) -> dict[int, Session]:
+def sessions(view: View) -> dict[int, Session]:
     """Return how far each shard that ever had a session has come.
 
-    Raises:
-        FleetError: There is no fleet.
+    Args:
+        view: Of SESSIONS.
     """
-    view = View(fleet, SESSIONS)
-    await view.sync()
-    await view.stop()
     found = {}
     for key, seen in view.records.items():
         number = key.removeprefix(SESSION_KEY)

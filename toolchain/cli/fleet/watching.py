@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from firmware.layouts.plan import TOTAL_MAX
 from toolchain.cli.fleet.common import fleet_command, json_option, viewed
+from toolchain.cli.fleet.watch import SESSIONS, View
 
 if TYPE_CHECKING:
     from toolchain.cli.fleet.connect import Fleet
-    from toolchain.cli.fleet.watch import View
+
+
+def _json(report: object) -> None:
+    click.echo(json.dumps(report))
 
 
 @click.command("status")
@@ -36,21 +42,20 @@ async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
     offset = await server_time(fleet) - time.monotonic()
 
     async def work(view: View) -> None:
-        found = report(view, await sessions(fleet), offset)
-        if as_json and not watch:
-            click.echo(json.dumps(found))
-            return
-        if not watch:
-            console.print(render(found))
-            return
-        with Live(render(found), console=console, auto_refresh=False) as live:
+        kept = View(fleet, SESSIONS)
+        await kept.sync()
+        with contextlib.ExitStack() as stack:
+            show = _json if as_json else console.print
+            if watch and not as_json:
+                live = stack.enter_context(Live(console=console, auto_refresh=False))
+                show = partial(live.update, refresh=True)
             while True:
-                await view.until(lambda: None, 1.0)
-                found = report(view, await sessions(fleet), offset)
-                if as_json:
-                    click.echo(json.dumps(found))
-                else:
-                    live.update(render(found), refresh=True)
+                found = report(view, sessions(kept), offset)
+                show(found if as_json else render(found))
+                if not watch:
+                    break
+                await asyncio.gather(*(each.until(lambda: None, 1.0) for each in (view, kept)))
+        await kept.stop()
 
     await viewed(fleet, work)
 
