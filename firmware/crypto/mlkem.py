@@ -10,13 +10,12 @@ from __future__ import annotations
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.keccak import keccak_absorb, keccak_finish, keccak_start
 from firmware.crypto.mlkem_encodings import (
-    mlkem_compress,
     mlkem_decode,
     mlkem_decompress,
     mlkem_encode,
-    mlkem_from_message,
     mlkem_to_message,
 )
+from firmware.crypto.mlkem_encrypt import COUNT, W, add_to_sum, mlkem_encrypt, sample, sum_of
 from firmware.crypto.mlkem_ntt import mlkem_inverse_ntt, mlkem_ntt
 from firmware.crypto.mlkem_polynomials import mlkem_add, mlkem_dot, mlkem_subtract
 from firmware.crypto.mlkem_samples import mlkem_sample_noise, mlkem_sample_ntt
@@ -40,17 +39,18 @@ from firmware.layouts.mlkem import (
 from toolchain.asm import (
     DL,
     EAX,
-    EBX,
     ECX,
     NE,
     NZ,
+    R8,
+    R8D,
+    R9,
     R12,
     R13,
     R14,
     R15,
     RAX,
     RBX,
-    RCX,
     RDI,
     RDX,
     RSI,
@@ -64,12 +64,9 @@ from toolchain.asm import (
     routine,
 )
 
-W = MLKEM_WORK.it
 STATE = KECCAK.it.state
 SECRET_WORK = [field for field in MlKemWork.fields() if field.offset < MlKemWork.index.offset]
 SECRET_KEY = [MlKemKey.z, MlKemKey.s]
-COUNT = EBX
-"""Which polynomial; RBX keeps it over calls."""
 
 
 # -- macros -----------------------------------------------------------------------------------------
@@ -95,30 +92,6 @@ def _take(a: Asm, out: Mem8[int], at: int = 0) -> None:
     a.lea(RDI, out)
     a.mov(ECX, SYMBOL_BYTES // 8)
     a.rep_movsq()
-
-
-def _noise(a: Asm, out: Mem8[int], first: int) -> None:
-    """Sample the polynomial COUNT of a vector, the first of which has a number."""
-    a.lea(RDI, out)
-    a.lea(RSI, W.seed.address)
-    a.lea(ECX, mem8(RBX, first, ref=BUFFER_IN))
-    a.call(mlkem_sample_noise)
-
-
-def _dot(a: Asm, first: Mem8[int], second: Mem8[int], stride: int = POLY_BYTES) -> None:
-    """The sum := what two vectors give."""
-    a.lea(RDI, W.sum.address)
-    a.lea(RSI, first)
-    a.lea(RDX, second)
-    a.mov(ECX, stride)
-    a.call(mlkem_dot)
-
-
-def _more(a: Asm, other: Mem8[int]) -> None:
-    """Add a polynomial to the sum."""
-    a.lea(RDI, W.sum.address)
-    a.lea(RSI, other)
-    a.call(mlkem_add)
 
 
 def _wipe(a: Asm) -> None:
@@ -201,11 +174,11 @@ def mlkem_keygen(a: Asm, key: MlKemKey, seed: Reg64) -> None:
     a.lea(R14, at.a.address)
     a.lea(R15, at.ek.address)
     with a.loop() as parts:
-        _noise(a, W.noise.address, K)
+        sample(a, W.noise.address, K)
         a.lea(RDI, W.noise.address)
         a.call(mlkem_ntt)
-        _dot(a, mem8(R14, ref=BUFFER_IN), at.s.address)
-        _more(a, W.noise.address)
+        sum_of(a, mem8(R14, ref=BUFFER_IN), at.s.address)
+        add_to_sum(a, W.noise.address)
         a.mov(RDI, R15)
         a.lea(RSI, W.sum.address)
         a.mov(ECX, DT)
@@ -240,28 +213,6 @@ def _decoded(a: Asm, out: Mem8[int], coded: Mem8[int], bits: int) -> None:
     a.call(mlkem_decompress)
 
 
-def _compare(a: Asm, bits: int) -> None:
-    """Note in what the sum, as it is sent, is not the ciphertext at R14, which moves behind it."""
-    a.lea(RDI, W.sum.address)
-    a.mov(ECX, bits)
-    a.call(mlkem_compress)
-    a.lea(RDI, W.coded.address)
-    a.lea(RSI, W.sum.address)
-    a.mov(ECX, bits)
-    a.call(mlkem_encode)
-    a.lea(RDX, W.coded.address)
-    coded = MlKemWork.at(RDX, -MlKemWork.coded.offset).coded
-    a.mov(ECX, CODED_BYTES[bits] // 8)
-    with a.loop() as words:
-        a.mov(RAX, coded.m64())
-        a.xor(RAX, mem64(R14, ref=BUFFER_IN))
-        a.or_(W.differs, RAX)
-        a.add(RDX, 8)
-        a.add(R14, 8)
-        a.dec(ECX)
-        a.again(NZ, words)
-
-
 def _message(a: Asm, key: MlKemKey, ciphertext: Reg64) -> None:
     """M := what the ciphertext says: v - s u, a bit of each coefficient (algorithm 15)."""
     at, target = R14, R15
@@ -277,7 +228,7 @@ def _message(a: Asm, key: MlKemKey, ciphertext: Reg64) -> None:
         a.dec(COUNT)
         a.again(NZ, parts)
     _decoded(a, W.noise.address, mem8(at, ref=BUFFER_IN), DV)
-    _dot(a, key.s.address, W.y.address)
+    sum_of(a, key.s.address, W.y.address)
     a.lea(RDI, W.sum.address)
     a.call(mlkem_inverse_ntt)
     a.lea(RDI, W.noise.address)
@@ -288,56 +239,6 @@ def _message(a: Asm, key: MlKemKey, ciphertext: Reg64) -> None:
     a.call(mlkem_to_message)
 
 
-def _encrypt(a: Asm, key: MlKemKey, ciphertext: Reg64) -> None:
-    """Encrypt m as its sender should have, and compare part by part (algorithm 14)."""
-    at, place = R14, R15
-    # y, and t of the encapsulation key beside it.
-    a.lea(place, W.y.address)
-    a.lea(at, key.ek.address)
-    a.xor(COUNT, COUNT)
-    with a.loop() as parts:
-        _noise(a, mem8(place, ref=BUFFER_OUT), 0)
-        a.mov(RDI, place)
-        a.call(mlkem_ntt)
-        a.lea(RDI, mem8(place, MlKemWork.t.offset - MlKemWork.y.offset, ref=BUFFER_OUT))
-        a.mov(RSI, at)
-        a.mov(ECX, DT)
-        a.call(mlkem_decode)
-        a.add(place, POLY_BYTES)
-        a.add(at, CODED_BYTES[DT])
-        a.inc(COUNT)
-        a.cmp(COUNT, K)
-        a.again(NE, parts)
-
-    # u: a column of the matrix with y, and an error.
-    a.mov(at, ciphertext)
-    a.lea(place, key.a.address)
-    a.xor(COUNT, COUNT)
-    with a.loop() as columns:
-        _dot(a, mem8(place, ref=BUFFER_IN), W.y.address, VECTOR_BYTES)
-        a.lea(RDI, W.sum.address)
-        a.call(mlkem_inverse_ntt)
-        _noise(a, W.noise.address, K)
-        _more(a, W.noise.address)
-        _compare(a, DU)
-        a.add(place, POLY_BYTES)
-        a.inc(COUNT)
-        a.cmp(COUNT, K)
-        a.again(NE, columns)
-
-    # v: t with y, an error, and the message.
-    _dot(a, W.t.address, W.y.address)
-    a.lea(RDI, W.sum.address)
-    a.call(mlkem_inverse_ntt)
-    _noise(a, W.noise.address, K)  # behind those of u
-    _more(a, W.noise.address)
-    a.lea(RDI, W.noise.address)
-    a.lea(RSI, W.message.address)
-    a.call(mlkem_from_message)
-    _more(a, W.noise.address)
-    _compare(a, DV)
-
-
 @routine(
     inputs=[
         In(RDI, int, "where the 32 bytes of the secret go"),
@@ -345,14 +246,11 @@ def _encrypt(a: Asm, key: MlKemKey, ciphertext: Reg64) -> None:
         In(RDX, int, "the ciphertext; 1088 bytes, CODED_SLACK behind them may be read"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[
-        MlKemWork.coded, MlKemWork.secret, MlKemWork.refused, MlKemWork.differs, BUFFER_IN,
-    ],
+    reads=[MlKemWork.ciphertext, MlKemWork.secret, MlKemWork.refused, BUFFER_IN],
     writes=[MlKemWork, Keccak, BUFFER_OUT],
     calls=[
-        keccak_start, keccak_absorb, keccak_finish, mlkem_sample_noise, mlkem_ntt,
-        mlkem_inverse_ntt, mlkem_dot, mlkem_add, mlkem_subtract, mlkem_encode, mlkem_decode,
-        mlkem_compress, mlkem_decompress, mlkem_to_message, mlkem_from_message,
+        keccak_start, keccak_absorb, keccak_finish, mlkem_ntt, mlkem_inverse_ntt, mlkem_dot,
+        mlkem_subtract, mlkem_decode, mlkem_decompress, mlkem_to_message, mlkem_encrypt,
     ],
     saves=[RBX, R12, R13, R14, R15],
     stack=8,
@@ -379,20 +277,38 @@ def mlkem_decapsulate(a: Asm, out: Reg64, key: MlKemKey, ciphertext: Reg64) -> N
     _absorb(a, mem8(text, ref=BUFFER_IN), CIPHERTEXT_BYTES)
     _finish(a, SHAKE256)
     _take(a, W.refused.address)
-    _encrypt(a, at, text)
+    a.mov(RSI, R12)
+    a.call(mlkem_encrypt)
 
-    # One of both by a mask.
-    mask = RCX
-    a.mov(RAX, W.differs)
-    a.neg(RAX)
+    # One of both by a mask: does the ciphertext differ from ours in any bit?
+    differs, mask, ours = R8, R9, MlKemWork.at(RDX, -MlKemWork.ciphertext.offset).ciphertext
+    a.lea(RDX, W.ciphertext.address)
+    a.xor(R8D, R8D)
+    a.mov(ECX, CIPHERTEXT_BYTES // 8)
+    with a.loop() as words:
+        a.mov(RAX, ours.m64())
+        a.xor(RAX, mem64(text, ref=BUFFER_IN))
+        a.or_(differs, RAX)
+        a.add(RDX, 8)
+        a.add(text, 8)
+        a.dec(ECX)
+        a.again(NZ, words)
+    a.neg(differs)
     a.sbb(mask, mask)
     a.mov(RDI, target)
-    for n in range(0, SYMBOL_BYTES, 8):  # unrolled: four quadwords
-        a.mov(RAX, W.secret.m64(n))
-        a.mov(RDX, W.refused.m64(n))
+    a.lea(RSI, W.secret.address)
+    work = MlKemWork.at(RSI, -MlKemWork.secret.offset)
+    a.mov(ECX, SYMBOL_BYTES // 8)
+    with a.loop() as words:
+        a.mov(RAX, work.secret.m64())
+        a.mov(RDX, work.refused.m64())
         a.xor(RDX, RAX)
         a.and_(RDX, mask)
         a.xor(RAX, RDX)
-        a.mov(mem64(RDI, n, ref=BUFFER_OUT), RAX)
+        a.mov(mem64(RDI, ref=BUFFER_OUT), RAX)
+        a.add(RSI, 8)
+        a.add(RDI, 8)
+        a.dec(ECX)
+        a.again(NZ, words)
     _wipe(a)
     a.ret()

@@ -167,14 +167,18 @@ def mlkem_sample_noise(a: Asm, out: Reg64, seed: Reg64, index: Reg16) -> None:
         a.movdqa(low, sums)
         a.punpcklbw(low, other)
         a.punpckhbw(sums, other)
-        for n, source in enumerate((low, sums)):  # unrolled: sixteen words each
-            for m in range(2):  # unrolled: eight words each
-                a.movdqa(high, source)
-                (a.punpckhbw if m else a.punpcklbw)(high, zero)
+        a.mov(ECX, 2)
+        with a.loop() as halves:
+            for n, spread in enumerate((a.punpcklbw, a.punpckhbw)):  # unrolled: eight words each
+                a.movdqa(high, low)
+                spread(high, zero)
                 a.psubw(high, lanes("eta"))
                 up(a, high, other)
-                a.movdqu(mem128(R12, VECTOR * (2 * n + m), ref=POLY), high)
-        a.add(R12, 4 * VECTOR)
+                a.movdqu(mem128(R12, VECTOR * n, ref=POLY), high)
+            a.movdqa(low, sums)
+            a.add(R12, 2 * VECTOR)
+            a.dec(ECX)
+            a.again(NZ, halves)
         a.add(RSI, VECTOR)
         a.dec(EAX)
         a.again(NZ, each)

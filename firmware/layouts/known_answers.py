@@ -195,34 +195,15 @@ KNOWN_MLKEM_HASH = _known(
     "7b00751eb9b1253231213f8a14f06f0fe1b7a4fdb7d1cfe44c161e577e5e8f0a",
     "SHA3-256 of its ek",
 )
-KNOWN_MLKEM_CIPHERTEXT = _known(
-    "mlkem_ciphertext",
-    "b3b339d73dfe8e3db262cdea792b4e3ecd712a75750a3b206800f11116637b58bc75ea61bd74070d71323091"
-    "76608c33989fc510852c0f8d07e9862b79b069cfb3e5b78f277a74dcc832ada24f7d522e53a7cf16a7c7d952"
-    "ed9f4dd4be4910d880e2e7c5b23c6cf9077e3d350ed3e7bb54ca7b39a9f68e98d2fc844c62f3eed092c8c008"
-    "e4c2a28b3b1d9f34488655741ddcc440be7828ae39f25f52f57d8b1cfe3967af165e5affaddc8a85cd493922"
-    "1762be2f71155c780ada5103976c77a76f838bc52a72544b22cfde6b6e843b4e552f1ba47419a8a8bf53c388"
-    "537c1c08c272a02f4923d9edcc54dc767e6613c6f832889ec05ca805fc09e326d242517e91607005af03cd1a"
-    "cb242e630d6c20499dec187d8e5f6d421e2ceef7e3f74b751214fd58b6583bdc5ede65bbb643974d5cb45533"
-    "f0a733a3353724e2d7e6821d99d317eec8781d3f1e03528fda480da8cd8e8adc51585a14acb5da154a68573b"
-    "0566e5e49a53b4cb8061cdc795d13899032d549ac8f7c35099eb2ba0f0df4c9558444f4fe5f88bc46c6fca1b"
-    "257c62d2116efd1c8cdef5717068405201c086da4143de277649f32538f537f8bf13a65c05747cd44f740736"
-    "966422bd247f4be9a05acbcce53b9c1b0019096f93dfa86948d7b01d10952926b7a6e0e51792f9be6bab620b"
-    "9fec660a2348818e4b47cd5934ffbcef5aaf20c3acf9494ae4df9d23f62a2571eca8d37fb1c8d29d5df0fa30"
-    "c2f17fe3788032d124090dfbd000155ad8deca87190d66bcc9b1e3de392bacad79dc62be0d96eaf448feec5e"
-    "f03544db3a782e5f9ffa20493d5ae6a58481d23cac7d3eaad57887bdd706eebf15f505d07e3592766710a658"
-    "513598c94d2ff3eda5b5e900fcc9da8c012633c96a8b9e1da548dff60b1a763bb3f5ada6eea3290a01f7367f"
-    "7c2384097ebee2960d904141b6c7bb30bf640350da34b9516d9f73100476e7bc077e0f88dfdeeaf9a2855448"
-    "393cc26e14ac50b67065bb3694933bc64c622958a11637f9c995e17f15cfa663e7121c4ebd5fc1e153bea84c"
-    "66843c90110e587462c623dc67ff0da5dadbade9b9724ff804227e188a00aa6c70bba00aaace8a035b96a595"
-    "ee726fab666a08a4979ebd1e230a9c48afe7779cdd9f0d019e2400db9f686011ab05c4109db273c236646b48"
-    "1ac7251fd70d23188f943f6f282bf059279464645c9552de905996f2ef355a4d307448aed53728b490baf108"
-    "a7d2579dc46e44334d1d99f310c8c953d4b3fbbf6b15a99b263775a1f9f0c0fbdfa260415ff4f61c263362c9"
-    "5fe9fa72767b8625f09b91c393fed48bc8f628ccc76b5ca49d9c01223ab4c1a9f25ac97ada8783b576575fa6"
-    "99140394e53daedf683ee53172ca9ff70c27a3f940675e3239e44a24804098486decb72ac8d41bda6e2d3585"
-    "e2edc1e47cf1999fc67aa000677ba66ac22576ea087b6e7affd5c1617b3d94fdd314d17e6d37f9e5347807fe"
-    "21fc5a9d75b3a25541cfe4a2d2c9efd00859d713cd6f67314cba4cc270fdb2e6",
-    "its c",
+KNOWN_MLKEM_MESSAGE = _known(
+    "mlkem_message",
+    "cde797df8ce67231f6c5d15811843e01eb2ab84c7490931240822adbddd72046",
+    "what its c decrypts to",
+)
+KNOWN_MLKEM_RANDOM = _known(
+    "mlkem_random",
+    "ff24371bac7e71c7ebc442fc82abb91d62b3208569aa26b6bc4eaad24f757161",
+    "FIPS 203 algorithm 17, r: what its c was made with",
 )
 KNOWN_MLKEM_SECRET = _known(
     "mlkem_secret",
@@ -334,7 +315,7 @@ class KnownWork(Struct):
     digest = bytes_(0x388, SHA512_DIGEST_BYTES, "of the message, or a signature of ours", align=8)
     signer = nested(0x3C8, Ed25519Key, "a private key")
     kem = nested(0x440, MlKemKey, "a key pair of ML-KEM")
-    ciphertext = bytes_(0x2140, CIPHERTEXT_BYTES + CODED_SLACK, "for it", align=16)
+    ciphertext = bytes_(0x2140, CIPHERTEXT_BYTES + CODED_SLACK, "one for it", align=16)
 
 
 KNOWN_WORK = Global("known_work", KnownWork, "work space of the known answers", align=64)

@@ -6,7 +6,7 @@ A polynomial lies in memory as 256 words, each the least residue modulo `Q`.
 from __future__ import annotations
 
 from toolchain.asm.operands import Region
-from toolchain.layout import Global, Struct, bytes_, u16, u64
+from toolchain.layout import Global, Struct, bytes_, u16
 from toolchain.layout.data import constant
 
 N, Q, K = 256, 3329, 3
@@ -94,19 +94,18 @@ class MlKemKey(Struct):
 class MlKemWork(Struct):
     """Work space of the one operation that runs at a time; zeros between two of them."""
 
-    SIZE = 0x1200
+    SIZE = 0x1500
     y = bytes_(0x000, VECTOR_BYTES, "the ciphertext's u, then y", align=16)
     t = bytes_(0x600, VECTOR_BYTES, "t of the encapsulation key", align=16)
     sum = bytes_(0xC00, POLY_BYTES, "a polynomial of a product", align=16)
     noise = bytes_(0xE00, POLY_BYTES, "an error, v or the message as a polynomial", align=16)
-    coded = bytes_(0x1000, CODED_BYTES[DU] + CODED_SLACK, "a part of the new ciphertext", align=8)
-    seed = bytes_(0x1150, SYMBOL_BYTES, "sigma, or r: what noise is made from", align=8)
-    message = bytes_(0x1170, SYMBOL_BYTES, "m", align=8)
-    secret = bytes_(0x1190, SYMBOL_BYTES, "what the ciphertext gives when it is right", align=8)
-    refused = bytes_(0x11B0, SYMBOL_BYTES, "what it gives when it is not", align=8)
-    differs = u64(0x11D0, "bits in which the new ciphertext is another")
-    index = u16(0x11D8, "what is absorbed behind a seed")
-    rho = bytes_(0x11E0, SYMBOL_BYTES, "what the matrix is made from; public", align=8)
+    ciphertext = bytes_(0x1000, CIPHERTEXT_BYTES + CODED_SLACK, "what m and r give", align=8)
+    seed = bytes_(0x1448, SYMBOL_BYTES, "sigma, or r: what noise is made from", align=8)
+    message = bytes_(0x1468, SYMBOL_BYTES, "m", align=8)
+    secret = bytes_(0x1488, SYMBOL_BYTES, "what the ciphertext gives when it is right", align=8)
+    refused = bytes_(0x14A8, SYMBOL_BYTES, "what it gives when it is not", align=8)
+    index = u16(0x14C8, "what is absorbed behind a seed")
+    rho = bytes_(0x14D0, SYMBOL_BYTES, "what the matrix is made from; public", align=8)
 
 
 MLKEM_WORK = Global("mlkem_work", MlKemWork, "work space of ML-KEM", align=64)

@@ -14,6 +14,7 @@ from firmware.layouts.tls import (
 from firmware.layouts.tls_arena import (
     RANDOM_BYTES,
     SESSION_ID_BYTES,
+    SHARE_BYTES,
     TLS_HELLO_EXTENSIONS,
     TLS_HELLO_GROUPS,
     TLS_HELLO_HYBRID_GROUPS,
@@ -36,7 +37,6 @@ from toolchain.asm import (
     Asm,
     E,
     In,
-    Mem16,
     Region,
     Z,
     mem8,
@@ -64,10 +64,10 @@ def _put_length(a: Asm, offset: int, more: int) -> None:
     a.mov(mem16(RDI, offset, ref=HELLO_OUT), AX)
 
 
-def _write_share(a: Asm, arena: TlsArena, group: Mem16[int]) -> None:
-    """Write a share of a group; in the hybrid one the encapsulation key comes first."""
+def _write_share(a: Asm, arena: TlsArena) -> None:
+    """Write the share; in the hybrid one the encapsulation key comes first."""
     a.movzx(ECX, arena.share_len)
-    a.mov(AX, group)
+    a.mov(AX, arena.share_group)
     a.cmp(AX, Group.X25519MLKEM768)
     with a.if_(E):
         a.add(ECX, EK_BYTES)
@@ -159,10 +159,17 @@ def tls_write_hello(a: Asm, shard: ShardContext) -> None:
     a.mov(RDX, RDI)
     _put16(a, 0, Extension.KEY_SHARE)
     a.add(RDI, LIST_AT)
-    _write_share(a, arena, arena.share_group)
+    _write_share(a, arena)
     a.cmp(arena.second_group, 0)
     with a.if_(NE):
-        _write_share(a, arena, arena.second_group)
+        # Behind the hybrid share, which ends with it: X25519's own.
+        size = SHARE_BYTES[Group.X25519]
+        _put16(a, 0, Group.X25519)
+        _put16(a, 2, size)
+        a.add(RDI, 4)
+        a.lea(RSI, arena.share.address)
+        a.mov(ECX, size)
+        a.rep_movsb()
     a.mov(RCX, RDI)
     a.sub(RCX, RDX)
     a.mov(RDI, RDX)

@@ -12,6 +12,8 @@ from toolchain.asm.routine import Routine
 from toolchain.layout.data import Data, Table
 from toolchain.link.image import Image, Placed, Section
 
+PAGE = 4096
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -184,11 +186,13 @@ class Linker:
             if plan.address is not None:
                 here = plan.address
             start = here = -(-here // plan.align) * plan.align
-            for part in order:
-                if part.section == plan.name:
-                    here = -(-here // part.align) * part.align
-                    part.address = here
-                    here += part.size
+            # Whole pages first: behind anything else they would leave a hole before them.
+            for part in sorted(
+                (p for p in order if p.section == plan.name), key=lambda p: p.align < PAGE
+            ):
+                here = -(-here // part.align) * part.align
+                part.address = here
+                here += part.size
             stored = 0 if plan.name == ".bss" else here - start
             sections.append(
                 Section(plan.name, start, bytes([plan.filler]) * stored, here - start,

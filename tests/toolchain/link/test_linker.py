@@ -77,6 +77,18 @@ def test_alignment_is_filled_with_the_filler():
     assert set(gap) == {0xCC}
 
 
+def test_whole_pages_come_first_so_that_no_hole_lies_before_them():
+    small, page = (
+        Data(name, size, bytes(size), align=align, section=".rodata")
+        for name, size, align in (("small", 100, 8), ("page", 4096, 4096))
+    )
+    plan = (*CODE, SectionPlan(".rodata", align=4096))
+    image = Linker((leaf,), plan, keep=(small, page)).link()
+    rodata = image.section(".rodata")
+    assert (image.address(page), image.address(small)) == (rodata.address, rodata.address + 4096)
+    assert rodata.size == 4096 + 100
+
+
 def test_sections_follow_the_plan():
     boot, text, rodata, data, bss = IMAGE.sections
     assert (boot.address, boot.bits, boot.executable) == (BOOT, 16, True)
