@@ -43,7 +43,8 @@ KEPT_PAGES = 2 + SHARDS_MAX // 8
 """Workspaces start `slot % 16` cache lines into their state pages (decision 10)."""
 
 # Image.
-IMAGE_LIMIT_BYTES = 400 * 1024
+IMAGE_LIMIT_BYTES = 308 * 1024
+"""Without the anchors: with the 92 KB of all of certifi's it is 400 KB (decision 11)."""
 BIOS_LIMIT_BYTES = 480 * 1024
 NBP_ADDRESS = 0x7C00
 

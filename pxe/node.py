@@ -34,7 +34,7 @@ from pxe.qemu import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 __all__ = [
     "DatagramNet",
@@ -192,15 +192,14 @@ class Node(QemuProcess):
 class Hub(QemuProcess):
     """DHCP, TFTP and the host at 10.0.2.2 for the nodes of one segment, without root."""
 
-    def __init__(self, cables: Netdev | Sequence[Netdev], user: UserNet) -> None:
+    def __init__(self, group: Netdev, user: UserNet) -> None:
         """Prepare the hub of a segment.
 
         Args:
-            cables: the segment, or what leads to each of its nodes.
+            group: the segment.
             user: the boot server and forwards.
         """
-        ends = (cables,) if isinstance(cables, Netdev) else tuple(cables)
-        super().__init__(lambda qmp: build_hub_command(ends, user, qmp), name="hub")
+        super().__init__(lambda qmp: build_hub_command(group, user, qmp), name="hub")
 
 
 def free_udp_port() -> int:

@@ -8,7 +8,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
 from firmware.bus.messages import bus_done
 from firmware.bus.send import bus_close, bus_open
-from firmware.bus.turn import bus_next
+from firmware.bus.turn import bus_discard, bus_next
 from firmware.events.acks import outbox_answer, outbox_overdue
 from firmware.layouts.bus import (
     BUS,
@@ -30,6 +30,7 @@ from toolchain.asm import (
     AL,
     EAX,
     ECX,
+    EDI,
     EDX,
     ESI,
     NE,
@@ -159,7 +160,7 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
     outputs=[Out(RAX, "TSC when something is overdue; all ones = nothing waits")],
     clobbers=CALLER_SAVED,
     reads=[Outbox.base, BusLink.context, BusMessage.sid],
-    calls=[bus_next, bus_done, outbox_answer, outbox_overdue, outbox_send],
+    calls=[bus_discard, bus_next, bus_done, outbox_answer, outbox_overdue, outbox_send],
     saves=[RBX, RBP, R12],
     source="firmware/docs/events.md#links",
 )
@@ -168,6 +169,8 @@ def publish_tick(a: Asm) -> None:
     link = BusLink.at(RBP)
     a.cmp(OUT.base, 0)
     with a.if_(E):
+        a.mov(EDI, DATA)
+        a.call(bus_discard)
         a.mov(RAX, -1)
         a.ret()
     a.lea(RBP, BUS.it.links.address)

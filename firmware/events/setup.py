@@ -1,6 +1,7 @@
 """The outbox of a node that publishes, made once at boot."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.bus import BUS, DATA, BusLink
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import PUBLISH_NO_MEMORY, PUBLISHING
 from firmware.layouts.outbox import ASSEMBLIES, OUTBOX, Assembly, Outbox
@@ -16,7 +17,7 @@ OUT = OUTBOX.it
 @routine(
     outputs=[Out(CF, "1 = it ought to publish and has no memory for that")],
     clobbers=CALLER_SAVED,
-    reads=[FleetConfig.magic, FleetConfig.publish],
+    reads=[FleetConfig.magic, FleetConfig.publish, BusLink.context],
     writes=[Outbox.base, Assembly.bytes_at],
     calls=[map_twice, map_fresh, log_write],
     source="firmware/docs/events.md#outbox",
@@ -28,6 +29,10 @@ def publish_begin(a: Asm) -> None:
     a.j(NE, out)
     a.cmp(FLEET_CONFIG.it.publish, 0)
     a.j(E, out)
+    # Without its link nothing could leave.
+    a.lea(RAX, BUS.it.links.address)
+    a.cmp(BusLink.at(RAX, DATA * BusLink.SIZE).context, 0)
+    a.j(E, none)
     a.mov(EDI, WINDOW_OUTBOX)
     a.mov(ESI, OUTBOX_BYTES // PAGE)
     a.call(map_twice)

@@ -109,6 +109,7 @@ FLEET_REFUSED = site(Layer.FLEET, 11, "refused", "the server makes no consumer; 
 FLEET_DELIVERY = site(Layer.FLEET, 12, "delivery", "a delivery without what every one has")
 FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another one")
 FLEET_UNANSWERED = site(Layer.FLEET, 14, "unanswered", "this server grants no renewal")
+FLEET_NO_ROWS = site(Layer.FLEET, 40, "no_rows", "this node has no room for all of its shards")
 
 
 REASONS = {found.number: found.name for found in SITES.values() if found.layer is Layer.FLEET}
@@ -219,7 +220,7 @@ class FleetOp(Struct):
 class HeldSlot(Struct):
     """A slot that this node holds or claims."""
 
-    SIZE = 0x80 + OPS_MAX * FleetOp.SIZE
+    SIZE = 0x90 + OPS_MAX * FleetOp.SIZE
     phase = enum8(0x00, HeldPhase, "how far this node is with it")
     slot = u8(0x01, "which slot of the plan")
     seen = u8(0x02, "1 = the claim's own record came back on the watch")
@@ -245,7 +246,8 @@ class HeldSlot(Struct):
     release_inbox = u32(0x70, "number of its request")
     granted_op = u32(0x74, "newest operation that was granted; 0 = none")
     last_op = u32(0x78, "newest operation that was sent")
-    ops = array(0x80, FleetOp, OPS_MAX, "newest operations, a ring")
+    applied = u64(0x80, "hard_stop that its shards know")
+    ops = array(0x90, FleetOp, OPS_MAX, "newest operations, a ring")
 
 
 class PlanRange(Struct):

@@ -145,6 +145,7 @@ EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, 
 PUBLISH_REFUSED = code("events.publishRefused", Level.ERROR, slot=DEC, sequence=DEC, status=DEC)
 PUBLISH_STUCK = code("events.publishStuck", Level.WARN, why=names(Stuck), acknowledged=DEC)
 PUBLISH_OVERSIZE = code("events.oversize", Level.WARN, bytes=DEC, sequence=DEC)
+OWNING_FULL = code("fleet.noRoom", Level.ERROR, slot=DEC, shards=DEC, made=DEC)
 PUBLISH_NO_MEMORY = code("events.noMemory", Level.ERROR)
 PUBLISHING = code("events.publishing", Level.INFO, outbox_kb=DEC, assemblies=DEC)
 EVENTS_ENDED = code("events.ended", Level.INFO, address=IP, port=DEC, sent=DEC, lost=DEC)

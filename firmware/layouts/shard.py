@@ -263,6 +263,7 @@ class ShardContext(Struct):
     hard_stop = u64(0x128, "TSC from which nothing leaves, in a fleet; 0 = none")
     load = enum8(0x2D0, SessionLoad, "whether a saved session may still come")
     saved = u8(0x2D1, "1 = the provider has the session, or nobody waits for it any more")
+    held = u8(0x2D3, "place in `Fleet.held` + 1 of the slot that it belongs to; 0 = none")
     leaving = u8(0x2D2, "Leaving: whether it gives its place up")
     load_deadline = u64(0x2D8, "TSC until which a saved session is waited for; 0 = not yet")
     save_deadline = u64(0x2F0, "TSC until which the session of a shard that left waits to be taken")

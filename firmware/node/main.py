@@ -3,6 +3,8 @@
 from firmware.abi import CALLER_SAVED
 from firmware.bus.setup import bus_setup
 from firmware.crypto.entropy import entropy_gather
+from firmware.events.setup import publish_begin
+from firmware.fleet.turn import fleet_setup
 from firmware.layouts.boot import BOOT, BootInfo
 from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.config import CONFIG, ConfigBlob
@@ -141,6 +143,8 @@ def slot_add(a: Asm, slot: Reg32) -> None:
         tls_setup,
         net_start,
         bus_setup,
+        fleet_setup,
+        publish_begin,
         slot_add,
         log_write,
     ],
@@ -194,6 +198,8 @@ def node_init(a: Asm) -> None:
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     with a.if_(E):
         a.call(bus_setup)
+        a.call(fleet_setup)
+        a.call(publish_begin)
         a.mov(R12D, FLEET_SHARDS_MAX)
     a.mov(R13D, config.local_count)
     a.cmp(R13D, R12D)

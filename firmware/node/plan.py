@@ -1,6 +1,8 @@
 """Moves to another plan while the node runs: shards that stay feel nothing, the others start anew."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.bus import FLEET_SHARDS_MAX
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import RESHARD_REFUSED, RESHARDED
 from firmware.layouts.node import CORE, PLAN, SLOT_ACTIVE, CoreState, Plan, Slot, core
 from firmware.layouts.plan import (
@@ -111,7 +113,7 @@ def plan_next(a: Asm) -> None:
 @routine(
     outputs=[Out(EAX, "ShardContext of the row; 0 = none is left"), Out(CF, "1 = none is left")],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.slots_used, Slot.flags, Slot.context],
+    reads=[FleetConfig.magic, CoreState.slots_used, Slot.flags, Slot.context],
     writes=[Slot.flags, Slot.context, CoreState.slots_used],
     calls=[workspace_map],
     saves=[RBX],
@@ -133,8 +135,12 @@ def plan_row(a: Asm) -> None:
             a.ret()
         a.add(RBX, Slot.SIZE)
         a.jmp(rows.top)
+    a.mov(ECX, SHARDS_MAX)
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(E):
+        a.mov(ECX, FLEET_SHARDS_MAX)  # the links have the last workspaces
     a.mov(EDI, core.slots_used)
-    a.cmp(EDI, SHARDS_MAX)
+    a.cmp(EDI, ECX)
     a.j(AE, full)
     a.call(workspace_map)
     a.j(C, full)

@@ -5,8 +5,9 @@ bytes run on hardware, in QEMU and in the simulator.
 """
 
 from firmware.abi import CALLER_SAVED
-from firmware.bus.turn import bus_discard, bus_flush, bus_tick
-from firmware.layouts.bus import CONTROL, DATA
+from firmware.bus.turn import bus_flush, bus_tick
+from firmware.events.deliver import publish_tick
+from firmware.fleet.guard import fleet_guard
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
 from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
@@ -19,9 +20,11 @@ from firmware.nic.queue import nic_flush, nic_poll, nic_release
 from firmware.node.clock import clock_retry
 from firmware.node.console import console_poll
 from firmware.node.control import operator_input
+from firmware.node.fleet_turn import fleet_turn
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
 from firmware.node.moving import plan_tick
+from firmware.node.owning import owning_guard
 from firmware.node.slots import slot_wake
 from firmware.node.stop import stop_tick
 from firmware.node.survive import survive_tick
@@ -31,7 +34,6 @@ from toolchain.asm import (
     EAX,
     EBX,
     ECX,
-    EDI,
     NE,
     NZ,
     R9D,
@@ -168,8 +170,11 @@ def step_shards(a: Asm) -> None:
         net_tick,
         dns_tick,
         bus_tick,
-        bus_discard,
         bus_flush,
+        fleet_guard,
+        fleet_turn,
+        owning_guard,
+        publish_tick,
         console_poll,
         step_shards,
         plan_tick,
@@ -181,12 +186,14 @@ def step_shards(a: Asm) -> None:
     source="firmware/docs/layers.md",
 )
 def node_step(a: Asm) -> None:
-    """Do one turn: clock, lease, frames, network timers, bus, operator, shards, plan, stop, doorbell, log."""
+    """Do one turn: clock, leases, frames, timers, bus, fleet, operator, shards, plan, stop, events, doorbell, log."""
     a.call(clock_retry)
     a.rdtsc64()
     a.mov(core.now, RAX)
     a.inc(core.turns)
     a.call(lease_tick)
+    a.call(fleet_guard)
+    a.call(owning_guard)
     a.call(survive_tick)
     a.call(receive_frames)
     a.mov(R13D, EAX)
@@ -198,9 +205,9 @@ def node_step(a: Asm) -> None:
     a.call(bus_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
-    for index in (CONTROL, DATA):  # unrolled: two links
-        a.mov(EDI, index)
-        a.call(bus_discard)
+    a.call(fleet_turn)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
     a.call(console_poll)
     a.call(step_shards)
     a.cmp(RAX, R12)
@@ -211,6 +218,9 @@ def node_step(a: Asm) -> None:
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(stop_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(publish_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(bus_flush)

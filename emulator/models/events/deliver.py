@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.bus.link import bus_fail
 from emulator.models.bus.messages import bus_done
 from emulator.models.bus.send import bus_close, bus_open
-from emulator.models.bus.turn import bus_next
+from emulator.models.bus.turn import bus_discard, bus_next
 from emulator.models.events.acks import outbox_answer, outbox_overdue
 from emulator.models.events.outbox import entry
 from firmware.layouts.bus import BUS, BUS_IN, DATA, INBOX_SID, BusKind, BusLink, LinkState
@@ -53,6 +53,7 @@ def outbox_send(w: World, link: int, shard: int) -> None:
 def publish_tick(w: World) -> int:
     """Answers first: they make room."""
     if not w.g(OUTBOX).base:
+        bus_discard(w, DATA)
         return NEVER
     link = w.g(BUS).links[DATA]
     while bus_next(w, link.address_, link.context) != BusKind.NONE:

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.log import log
 from emulator.models.memory.pages import map_fresh
 from emulator.models.memory.windows import map_twice
+from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import PUBLISH_NO_MEMORY, PUBLISHING
 from firmware.layouts.outbox import ASSEMBLIES, OUTBOX
@@ -16,8 +17,10 @@ def publish_begin(w: World) -> int:
     config, box = w.g(FLEET_CONFIG), w.g(OUTBOX)
     if config.magic != FLEET_MAGIC or not config.publish:
         return 0
-    if map_twice(w, WINDOW_OUTBOX, OUTBOX_BYTES // PAGE) or map_fresh(
-        w, WINDOW_ASSEMBLY, ASSEMBLIES * ASSEMBLY_BYTES // PAGE
+    if (
+        not w.g(BUS).links[DATA].context
+        or map_twice(w, WINDOW_OUTBOX, OUTBOX_BYTES // PAGE)
+        or map_fresh(w, WINDOW_ASSEMBLY, ASSEMBLIES * ASSEMBLY_BYTES // PAGE)
     ):
         log(w, PUBLISH_NO_MEMORY, None)
         return 1

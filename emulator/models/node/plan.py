@@ -8,11 +8,14 @@ from emulator.models.memory.windows import workspace_map
 from emulator.models.node.lease import slots_wake
 from emulator.models.shard.renew import shard_renew
 from emulator.models.shard.reshard import MOVE_PLACES, move_time, plan_refusal
+from firmware.layouts.bus import FLEET_SHARDS_MAX
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import RESHARD_REFUSED, RESHARDED
 from firmware.layouts.node import CORE, PLAN
 from firmware.layouts.plan import MOVES, NO_SHARD, Leaving
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import ShardContext, ShardState
+from firmware.limits import SHARDS_MAX
 
 
 def _active(w: World) -> list[Any]:
@@ -43,7 +46,8 @@ def plan_row(w: World) -> tuple[int, int]:
             core.slots[n].flags = 1
             return core.slots[n].context, 0
     slot = core.slots_used
-    if slot >= 256:
+    fleet = w.g(FLEET_CONFIG).magic == FLEET_MAGIC
+    if slot >= (FLEET_SHARDS_MAX if fleet else SHARDS_MAX):
         return 0, 1
     address, full = workspace_map(w, slot)
     if full:

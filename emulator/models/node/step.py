@@ -1,7 +1,9 @@
 """One turn of the node."""
 
 from emulator.effects import World, model
-from emulator.models.bus.turn import bus_discard, bus_flush, bus_tick
+from emulator.models.bus.turn import bus_flush, bus_tick
+from emulator.models.events.deliver import publish_tick
+from emulator.models.fleet.guard import fleet_guard
 from emulator.models.log import log_drain
 from emulator.models.net.dns import dns_tick
 from emulator.models.net.dns_message import dns_input
@@ -11,14 +13,15 @@ from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
 from emulator.models.node.clock import clock_retry
 from emulator.models.node.console import console_poll
 from emulator.models.node.control import operator_input
+from emulator.models.node.fleet_turn import fleet_turn
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.node.moving import plan_tick
+from emulator.models.node.owning import owning_guard
 from emulator.models.node.slots import slot_wake
 from emulator.models.node.stop import stop_tick
 from emulator.models.node.survive import survive_tick
 from emulator.models.tcp.input import tcp_input
-from firmware.layouts.bus import LinkName
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
 from firmware.layouts.node import CORE
@@ -73,16 +76,18 @@ def node_step(w: World) -> int:
     core.now = w.rdtsc()
     core.turns += 1
     lease_tick(w)
+    fleet_guard(w)
+    owning_guard(w)
     survive_tick(w)
     taken = receive_frames(w)
     soonest = min(net_tick(w), dns_tick(w), bus_tick(w))
-    for link in LinkName:
-        bus_discard(w, link)
+    soonest = min(soonest, fleet_turn(w))
     console_poll(w)
     soonest = min(soonest, step_shards(w))
     plan_tick(w)
     soonest = min(soonest, core.slots_due)
     soonest = min(soonest, stop_tick(w))
+    soonest = min(soonest, publish_tick(w))
     soonest = min(soonest, bus_flush(w))
     nic_flush(w)
     log_drain(w)

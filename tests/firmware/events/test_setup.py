@@ -4,6 +4,7 @@ import pytest
 
 from emulator.machine import Region
 from firmware.events.setup import publish_begin
+from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.outbox import ASSEMBLIES, OUTBOX
 from firmware.limits import ASSEMBLY_BYTES, OUTBOX_BYTES, PAGE, WINDOW_ASSEMBLY, WINDOW_OUTBOX
@@ -22,12 +23,13 @@ LAB = Lab(
 )
 
 
-def begin(*, magic=FLEET_MAGIC, publish=1, room=BYTES + 0x10_0000):
+def begin(*, magic=FLEET_MAGIC, publish=1, room=BYTES + 0x10_0000, context=0x7000_0000):
     ready(LAB, (0x10_0000, 0x10_0000 + room))
     LAB.g(OUTBOX).wipe()
     config = LAB.g(FLEET_CONFIG)
     LAB.machine.write(config.offset_of("magic"), magic.to_bytes(4, "little"))
     LAB.machine.write(config.offset_of("publish"), bytes([publish]))
+    LAB.g(BUS).links[DATA].context = context
     return LAB.call(publish_begin).outputs["cf"]
 
 
@@ -44,6 +46,11 @@ def test_ring_is_mapped_twice_and_buffers_follow_each_other():
 @pytest.mark.parametrize(("magic", "publish"), [(0, 1), (FLEET_MAGIC, 0), (FLEET_MAGIC + 1, 1)])
 def test_node_that_does_not_publish_has_none(magic, publish):
     assert begin(magic=magic, publish=publish) == 0
+    assert LAB.g(OUTBOX).base == 0
+
+
+def test_without_a_link_nothing_is_published():
+    assert begin(context=0) == 1
     assert LAB.g(OUTBOX).base == 0
 
 

@@ -1,0 +1,141 @@
+"""Commands over the bus."""
+
+from emulator.effects import World, model
+from emulator.models.bus.send import bus_close, bus_open
+from emulator.models.failure import shard_fail
+from emulator.models.gateway.submit import gateway_submit
+from emulator.models.node.command_text import command_parse
+from emulator.models.node.slots import slot_wake
+from emulator.models.text import put_decimal
+from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
+from firmware.layouts.commands import (
+    COMMAND_LINE_MAX,
+    COMMAND_RESTART,
+    COMMAND_SID,
+    COMMANDS,
+    ERRORS,
+    OP_RESTART,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.node import CORE, SLOT_ACTIVE
+from firmware.layouts.send import SendResult
+from firmware.layouts.shard import End, ShardContext, ShardState
+from firmware.limits import SHARDS_MAX
+
+
+def _say(w: World, at: int, *parts: bytes | int) -> int:
+    for part in parts:
+        if isinstance(part, int):
+            at = put_decimal(w, at, part)
+        else:
+            w.write(at, part)
+            at += len(part)
+    return at
+
+
+def _subscribed(w: World, row: int) -> int:
+    return int.from_bytes(bytes(w.g(COMMANDS).shards[4 * row : 4 * row + 4]), "little")
+
+
+@model
+def command_subscribe(w: World, link: int, workspace: int, row: int, shard: int) -> int:
+    """UNSUB of the old one, SUB of the new one."""
+    at, full = bus_open(w, link, workspace, 2 * COMMAND_LINE_MAX)
+    if full:
+        return 1
+    config, sid = w.g(FLEET_CONFIG), COMMAND_SID + row
+    if _subscribed(w, row):
+        at = _say(w, at, b"UNSUB ", sid, b"\r\n")
+    if shard:
+        bot = bytes(config.bot[: config.bot_len])
+        at = _say(w, at, b"SUB shardfw." + bot + b".cmd.", shard - 1, b" ", sid, b"\r\n")
+    bus_close(w, link, workspace, at)
+    w.write(w.g(COMMANDS).offset_of("shards") + 4 * row, shard.to_bytes(4, "little"))
+    return 0
+
+
+@model
+def commands_tick(w: World) -> None:
+    """Every row whose subscription is not its own."""
+    commands, core, link = w.g(COMMANDS), w.g(CORE), w.g(BUS).links[CONTROL]
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or link.state != LinkState.UP:
+        return
+    if link.ups != commands.ups:
+        commands.ups = link.ups
+        w.write(commands.offset_of("shards"), bytes(4 * SHARDS_MAX))
+        commands.changed = 1
+    if not commands.changed:
+        return
+    for n in range(core.slots_used):
+        row, wanted = core.slots[n], 0
+        if row.flags & SLOT_ACTIVE:
+            shard = w.view(ShardContext, row.context)
+            wanted = shard.shard_id + 1 if shard.held else 0
+        if wanted != _subscribed(w, n) and command_subscribe(
+            w, link.address_, link.context, n, wanted
+        ):
+            return
+    commands.changed = 0
+
+
+@model
+def command_answer(w: World, result: int, wait: int) -> None:
+    """PUB to whoever asked, with what it says laid down first."""
+    message, link = w.g(BUS_IN), w.g(BUS).links[CONTROL]
+    if not message.reply_len:
+        return
+    size = message.reply_len + 2 * COMMAND_LINE_MAX
+    at, full = bus_open(w, link.address_, link.context, size)
+    if full:
+        return
+    start = at + COMMAND_LINE_MAX + message.reply_len
+    if result == SendResult.OK:
+        end = _say(w, start, b'{"ok":true}')
+    elif result == SendResult.RATE_LIMITED:
+        end = _say(w, start, b'{"ok":false,"err":"rate_limited","retry_after_ms":', wait, b"}")
+    else:
+        end = _say(w, start, b'{"ok":false,"err":"%b"}' % ERRORS[SendResult(result)].encode())
+    text = w.read(start, end - start)
+    subject = w.read(message.reply, message.reply_len)
+    end = _say(w, at, b"PUB " + subject + b" ", len(text), b"\r\n" + text + b"\r\n")
+    bus_close(w, link.address_, link.context, end)
+
+
+@model
+def command_run(w: World, shard: int) -> tuple[int, int]:
+    """The send path judges; a restart needs a connection."""
+    message, context = w.g(BUS_IN), w.view(ShardContext, shard)
+    bad, op, body, length = command_parse(w, message.body, message.body_len)
+    if bad or op is None or body is None or length is None:
+        return SendResult.BAD_BODY, 0
+    if op == OP_RESTART:
+        if context.state != ShardState.READY or context.failure:
+            return SendResult.NOT_READY, 0
+        close, error = CLOSE_KEEPING_SESSION, COMMAND_RESTART.code
+        shard_fail(w, shard, End.RECONNECT_REQUESTED, 0, close, error)
+    else:
+        result, wait = gateway_submit(w, shard, op, body, length)
+        if result:
+            return result, wait
+    slot_wake(w, shard)
+    return SendResult.OK, 0
+
+
+@model
+def command_take(w: World) -> None:
+    """The shard of the subscription, if the row still has it."""
+    core, commands = w.g(CORE), w.g(COMMANDS)
+    n = (w.g(BUS_IN).sid - COMMAND_SID) % 2**32
+    if n >= SHARDS_MAX or not _subscribed(w, n):
+        return
+    row, result, wait = core.slots[n], int(SendResult.NOT_READY), 0
+    if n < core.slots_used and row.flags & SLOT_ACTIVE:
+        shard = w.view(ShardContext, row.context)
+        if shard.shard_id == _subscribed(w, n) - 1:
+            result, wait = command_run(w, row.context)
+    if result:
+        commands.refused += 1
+    else:
+        commands.taken += 1
+    command_answer(w, result, wait)

@@ -1,0 +1,25 @@
+"""What a turn does for the fleet."""
+
+from emulator.effects import World, model
+from emulator.models.fleet.turn import fleet_next, fleet_tick
+from emulator.models.node.commands import command_take, commands_tick
+from emulator.models.node.owning import owning_guard, owning_tick
+from firmware.layouts.bus import BUS, CONTROL
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import FleetKind
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+
+
+@model
+def fleet_turn(w: World) -> int:
+    """Messages first: they may end or begin what time asks for."""
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or not w.g(BUS).links[CONTROL].context:
+        return NEVER
+    while kind := fleet_next(w):
+        if kind == FleetKind.MESSAGE:
+            command_take(w)
+    deadline = fleet_tick(w)
+    owning_guard(w)
+    owning_tick(w)
+    commands_tick(w)
+    return int(deadline)

@@ -1,0 +1,41 @@
+"""Commands of the bot over the bus: what a shard is asked to send, and how it answers."""
+
+from __future__ import annotations
+
+from firmware.errors import Layer, site
+from firmware.layouts.send import SendResult
+from firmware.limits import SHARDS_MAX
+from toolchain.asm.operands import Region
+from toolchain.layout import Global, Struct, bytes_, u32, u64
+
+COMMAND_SID = 0x100
+"""Subscription of the shard in row 0 of the scheduler's table; the others follow."""
+COMMAND_LINE_MAX = 128
+"""Bytes of SUB or UNSUB with the longest names and numbers, and of an answer without its subject."""
+OP_RESTART = 0xFF
+"""`"op":"restart"`: the shard closes with 4000 and resumes."""
+NOT_A_COMMAND = SendResult.BAD_BODY
+ERRORS = {
+    SendResult.NOT_READY: "not_ready",
+    SendResult.RATE_LIMITED: "rate_limited",
+    SendResult.TOO_LARGE: "too_large",
+    SendResult.BAD_OP: "bad_op",
+    SendResult.BAD_BODY: "bad_body",
+}
+"""What an answer names."""
+COMMAND_TEXT = Region("a command", "in the link's ring, bounded by its length")
+COMMAND_RESTART = site(Layer.NODE, 1, "command_restart", "a command asked for a new connection")
+
+
+class Commands(Struct):
+    """What is subscribed, and how much was asked."""
+
+    SIZE = 0x20 + 4 * SHARDS_MAX
+    ups = u32(0x00, "BusLink.ups of CONTROL that the subscriptions belong to")
+    changed = u32(0x04, "1 = rows came or went since they were looked at")
+    taken = u64(0x08, "commands that were carried out")
+    refused = u64(0x10, "commands that were refused")
+    shards = bytes_(0x20, 4 * SHARDS_MAX, "by row: the subscribed shard + 1; 0 = none", align=8)
+
+
+COMMANDS = Global("commands", Commands, "commands over the bus", align=64)

@@ -1,0 +1,379 @@
+"""Commands over the bus: each shard of this node has a subject, and answers what becomes of a request."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.bus.send import bus_close, bus_open
+from firmware.failure import shard_fail
+from firmware.fleet.cas import control
+from firmware.gateway.submit import gateway_submit
+from firmware.layouts.bus import BUS_IN, BusLink, BusMessage, LinkState
+from firmware.layouts.commands import (
+    COMMAND_LINE_MAX,
+    COMMAND_RESTART,
+    COMMAND_SID,
+    COMMANDS,
+    ERRORS,
+    OP_RESTART,
+    Commands,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
+from firmware.layouts.send import SendResult
+from firmware.layouts.shard import End, ShardContext, ShardState
+from firmware.layouts.text import TEXT_IN, TEXT_OUT
+from firmware.limits import SHARDS_MAX
+from firmware.node.command_text import command_parse
+from firmware.node.slots import slot_wake
+from firmware.text import put, put_decimal
+from toolchain.asm import (
+    AE,
+    CF,
+    EAX,
+    EBX,
+    ECX,
+    EDI,
+    EDX,
+    NE,
+    NZ,
+    R8D,
+    R9D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDI,
+    RSI,
+    Asm,
+    C,
+    E,
+    In,
+    Out,
+    Reg32,
+    Region,
+    Z,
+    mem8,
+    mem16,
+    routine,
+)
+from toolchain.layout.data import constant
+
+CRLF = int.from_bytes(b"\r\n", "little")
+SUB = constant("command_sub", b"SUB shardfw.", "subscribes the subject of a shard")
+SUBJECT = constant("command_subject", b".cmd.", "what tells commands from events")
+UNSUB = constant("command_unsub", b"UNSUB ", "gives it up")
+PUB = constant("command_pub", b"PUB ", "an answer")
+DONE = constant("command_done", b'{"ok":true}', "it was done")
+REFUSALS = {
+    result: constant(
+        f"command_{name}", b'{"ok":false,"err":"%b"}' % name.encode(), f"refused: {name}"
+    )
+    for result, name in ERRORS.items()
+    if result is not SendResult.RATE_LIMITED
+}
+LIMITED = constant(
+    "command_limited", b'{"ok":false,"err":"rate_limited","retry_after_ms":', "refused for now"
+)
+COMPUTED = Region("nothing", "LEA only computes")
+ROWS = COMMANDS.it.shards
+
+
+@routine(
+    inputs=[
+        In(RBP, BusLink, "the control link, UP"),
+        In(RBX, ShardContext, "its workspace"),
+        In(R12D, int, "row of the scheduler's table"),
+        In(R13D, int, "the shard that it holds + 1; 0 = none of a fleet"),
+    ],
+    outputs=[Out(CF, "1 = no room now")],
+    clobbers=CALLER_SAVED,
+    reads=[Commands.shards, FleetConfig.bot, FleetConfig.bot_len],
+    writes=[Commands.shards, TEXT_OUT],
+    calls=[bus_open, bus_close, put_decimal],
+    source="firmware/docs/fleet.md#commands",
+)
+def command_subscribe(
+    a: Asm, link: BusLink, workspace: ShardContext, row: Reg32, shard: Reg32
+) -> None:
+    """Give the row's old subject up and take the new one."""
+    known = Commands.at(RAX).shards.m32(index=R12, scale=4)
+    a.mov(ECX, 2 * COMMAND_LINE_MAX)
+    a.call(bus_open)
+    with a.if_(C):
+        a.ret()
+    a.lea(RAX, COMMANDS.it.ups)
+    a.cmp(known, 0)
+    with a.if_(NE):
+        put(a, UNSUB)
+        a.lea(EAX, mem8(R12, COMMAND_SID, ref=COMPUTED))
+        a.call(put_decimal)
+        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+        a.add(RDI, 2)
+    a.test(shard, shard)
+    with a.if_(NZ):
+        put(a, SUB)
+        a.lea(RSI, FLEET_CONFIG.it.bot.address)
+        a.movzx(ECX, FLEET_CONFIG.it.bot_len)
+        a.rep_movsb()
+        put(a, SUBJECT)
+        a.lea(EAX, mem8(R13, -1, ref=COMPUTED))
+        a.call(put_decimal)
+        a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
+        a.inc(RDI)
+        a.lea(EAX, mem8(R12, COMMAND_SID, ref=COMPUTED))
+        a.call(put_decimal)
+        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+        a.add(RDI, 2)
+    a.call(bus_close)
+    a.lea(RAX, COMMANDS.it.ups)
+    a.mov(known, shard)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        FleetConfig.magic,
+        BusLink.context,
+        BusLink.state,
+        BusLink.ups,
+        Commands.ups,
+        Commands.changed,
+        Commands.shards,
+        CoreState.slots_used,
+        Slot.flags,
+        Slot.context,
+        ShardContext.held,
+        ShardContext.shard_id,
+    ],
+    writes=[Commands.ups, Commands.changed, Commands.shards],
+    calls=[command_subscribe],
+    saves=[RBX, RBP, R12, R13],
+    source="firmware/docs/fleet.md#commands",
+)
+def commands_tick(a: Asm) -> None:
+    """Keep the subscriptions as the rows are: looked at when a row or the connection is another one."""
+    row, shard, out = Slot.at(RAX), ShardContext.at(RCX), a.label("out")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.jne(out)
+    link = control(a)
+    a.cmp(link.state, LinkState.UP)
+    a.jne(out)
+    a.mov(EAX, link.ups)
+    a.cmp(EAX, COMMANDS.it.ups)
+    with a.if_(NE):
+        # Another connection knows no subscription.
+        a.mov(COMMANDS.it.ups, EAX)
+        a.lea(RDI, ROWS.address)
+        a.mov(ECX, Commands.shards.size // 8)
+        a.xor(EAX, EAX)
+        a.rep_stosq()
+        a.mov(COMMANDS.it.changed, 1)
+    a.cmp(COMMANDS.it.changed, 0)
+    a.je(out)
+    a.xor(R12D, R12D)
+    with a.loop() as rows:
+        a.cmp(R12D, core.slots_used)
+        a.leave(AE, rows)
+        a.xor(R13D, R13D)
+        a.mov(EAX, R12D)
+        a.shl(EAX, 4)  # a slot row is 16 bytes
+        a.lea(RCX, CORE.it.slots.address)
+        a.add(RAX, RCX)
+        with a.block() as none:
+            a.test(row.flags, SLOT_ACTIVE)
+            a.leave(Z, none)
+            a.mov(ECX, row.context)
+            a.cmp(shard.held, 0)
+            a.leave(E, none)
+            a.mov(R13D, shard.shard_id)
+            a.inc(R13D)
+        with a.block() as same:
+            a.lea(RAX, COMMANDS.it.ups)
+            a.cmp(Commands.at(RAX).shards.m32(index=R12, scale=4), R13D)
+            a.leave(E, same)
+            a.call(command_subscribe)
+            a.j(C, out)
+        a.inc(R12D)
+        a.jmp(rows.top)
+    a.mov(COMMANDS.it.changed, 0)
+    a.place(out)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(EDX, int, "SendResult"),
+        In(ECX, int, "milliseconds to wait when RATE_LIMITED"),
+    ],
+    clobbers=CALLER_SAVED,
+    reads=[BusLink.context, BusMessage.reply, BusMessage.reply_len, TEXT_IN],
+    writes=[TEXT_OUT],
+    calls=[bus_open, bus_close, put_decimal],
+    saves=[RBX, RBP, R12, R13, R14],
+    source="firmware/docs/fleet.md#commands",
+)
+def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
+    """Answer the message in hand; who asked for none, or when there is no room, hears nothing."""
+    out, written = a.label("out"), a.label("written")
+    a.mov(R12D, result)
+    a.mov(R13D, wait)
+    a.cmp(BUS_IN.it.reply_len, 0)
+    a.je(out)
+    control(a)
+    a.mov(ECX, BUS_IN.it.reply_len)
+    a.add(ECX, 2 * COMMAND_LINE_MAX)
+    a.call(bus_open)
+    a.j(C, out)
+    # The text first, further on: the line tells its length.
+    a.mov(R14, RDI)
+    a.mov(EAX, BUS_IN.it.reply_len)
+    a.lea(RDI, mem8(RDI, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
+    for code, text in REFUSALS.items():  # unrolled: four texts
+        a.cmp(R12D, code)
+        with a.if_(E):
+            put(a, text)
+            a.jmp(written)
+    a.cmp(R12D, SendResult.RATE_LIMITED)
+    with a.if_(E):
+        put(a, LIMITED)
+        a.mov(EAX, R13D)
+        a.call(put_decimal)
+        a.mov(mem8(RDI, ref=TEXT_OUT), ord("}"))
+        a.inc(RDI)
+    with a.else_():
+        put(a, DONE)
+    a.place(written)
+    a.mov(EAX, BUS_IN.it.reply_len)
+    a.lea(RCX, mem8(R14, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
+    a.sub(RDI, RCX)
+    a.mov(R12D, EDI)
+    a.mov(R13, RCX)
+
+    a.mov(RDI, R14)
+    put(a, PUB)
+    a.mov(RSI, BUS_IN.it.reply)
+    a.mov(ECX, BUS_IN.it.reply_len)
+    a.rep_movsb()
+    a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
+    a.inc(RDI)
+    a.mov(EAX, R12D)
+    a.call(put_decimal)
+    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+    a.add(RDI, 2)
+    a.mov(RSI, R13)
+    a.mov(ECX, R12D)
+    a.rep_movsb()
+    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+    a.add(RDI, 2)
+    a.call(bus_close)
+    a.place(out)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "the shard that is asked")],
+    outputs=[Out(EAX, "SendResult"), Out(EDX, "milliseconds to wait when RATE_LIMITED")],
+    clobbers=CALLER_SAVED,
+    reads=[BusMessage.body, BusMessage.body_len, ShardContext.state, ShardContext.failure],
+    calls=[command_parse, gateway_submit, shard_fail, slot_wake],
+    source="firmware/docs/fleet.md#commands",
+)
+def command_run(a: Asm, shard: ShardContext) -> None:
+    """Carry out the command in BUS_IN, or say why not."""
+    refuse, restart = a.label("refuse"), a.label("restart")
+    a.mov(RSI, BUS_IN.it.body)
+    a.mov(ECX, BUS_IN.it.body_len)
+    a.call(command_parse)
+    with a.if_(C):
+        a.mov(EAX, SendResult.BAD_BODY)
+        a.jmp(refuse)
+    a.cmp(EAX, OP_RESTART)
+    a.je(restart)
+    a.mov(EDX, ECX)
+    a.mov(ECX, EAX)
+    a.call(gateway_submit)
+    a.test(EAX, EAX)
+    with a.if_(NZ):
+        a.ret()
+    a.call(slot_wake)
+    a.xor(EAX, EAX)
+    a.xor(EDX, EDX)
+    a.ret()
+    a.place(restart)
+    a.mov(EAX, SendResult.NOT_READY)
+    a.cmp(shard.state, ShardState.READY)
+    a.jne(refuse)
+    a.cmp(shard.failure, End.NONE)
+    a.jne(refuse)
+    a.mov(EDX, End.RECONNECT_REQUESTED)
+    a.xor(ECX, ECX)
+    a.mov(R8D, CLOSE_KEEPING_SESSION)
+    a.mov(R9D, COMMAND_RESTART.code)
+    a.call(shard_fail)
+    a.call(slot_wake)
+    a.xor(EAX, EAX)
+    a.place(refuse)
+    a.xor(EDX, EDX)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        BusMessage.sid,
+        Commands.shards,
+        CoreState.slots_used,
+        Slot.flags,
+        Slot.context,
+        ShardContext.shard_id,
+    ],
+    writes=[Commands.taken, Commands.refused],
+    calls=[command_run, command_answer],
+    saves=[RBX],
+    source="firmware/docs/fleet.md#commands",
+)
+def command_take(a: Asm) -> None:
+    """Take the message in BUS_IN as a command, when its subscription is one of a shard."""
+    row, shard = Slot.at(RCX), ShardContext.at(RBX)
+    out, gone, answer = a.label("out"), a.label("gone"), a.label("answer")
+    a.mov(EAX, BUS_IN.it.sid)
+    a.sub(EAX, COMMAND_SID)
+    a.cmp(EAX, SHARDS_MAX)
+    a.jae(out)
+    a.lea(RCX, COMMANDS.it.ups)
+    a.mov(EDX, Commands.at(RCX).shards.m32(index=RAX, scale=4))
+    a.test(EDX, EDX)
+    a.jz(out)
+    # A row may have gone, or to another shard, since the message was sent.
+    a.cmp(EAX, core.slots_used)
+    a.jae(gone)
+    a.shl(EAX, 4)  # a slot row is 16 bytes
+    a.lea(RCX, CORE.it.slots.address)
+    a.add(RCX, RAX)
+    a.test(row.flags, SLOT_ACTIVE)
+    a.jz(gone)
+    a.mov(EBX, row.context)
+    a.dec(EDX)
+    a.cmp(EDX, shard.shard_id)
+    a.jne(gone)
+    a.call(command_run)
+    a.mov(ECX, EDX)
+    a.mov(EDX, EAX)
+    a.test(EAX, EAX)
+    a.j(NZ, answer)
+    a.inc(COMMANDS.it.taken)
+    a.jmp(command_answer)
+    a.place(gone)
+    a.mov(EDX, SendResult.NOT_READY)
+    a.xor(ECX, ECX)
+    a.place(answer)
+    a.inc(COMMANDS.it.refused)
+    a.jmp(command_answer)
+    a.place(out)
+    a.ret()

@@ -1,0 +1,49 @@
+"""What a turn does for the fleet: messages, leases, the shards of held slots, their commands."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.fleet.turn import fleet_next, fleet_tick
+from firmware.layouts.bus import BUS, CONTROL, BusLink
+from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import FleetKind
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.node.commands import command_take, commands_tick
+from firmware.node.owning import owning_guard, owning_tick
+from toolchain.asm import EAX, NE, R12, RAX, Asm, E, Out, Z, routine
+
+
+@routine(
+    outputs=[Out(RAX, "TSC by which it wants to run again; all ones = never")],
+    clobbers=CALLER_SAVED,
+    reads=[FleetConfig.magic, BusLink.context],
+    calls=[fleet_next, fleet_tick, command_take, owning_guard, owning_tick, commands_tick],
+    saves=[R12],
+    source="firmware/docs/fleet.md#turn",
+)
+def fleet_turn(a: Asm) -> None:
+    """Take every message of the control link, then let leases, shards and subscriptions follow."""
+    none = a.label("none")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(NE):
+        a.place(none)
+        a.mov(RAX, NEVER)
+        a.ret()
+    # There was no memory for the links.
+    a.lea(RAX, BUS.it.links.address)
+    a.cmp(BusLink.at(RAX, CONTROL * BusLink.SIZE).context, 0)
+    a.je(none)
+    with a.loop() as messages:
+        a.call(fleet_next)
+        a.test(EAX, EAX)
+        a.leave(Z, messages)
+        a.cmp(EAX, FleetKind.MESSAGE)
+        with a.if_(E):
+            a.call(command_take)
+        a.jmp(messages.top)
+    a.call(fleet_tick)
+    a.mov(R12, RAX)
+    # A slot may have been lost to somebody else just now.
+    a.call(owning_guard)
+    a.call(owning_tick)
+    a.call(commands_tick)
+    a.mov(RAX, R12)
+    a.ret()

@@ -1,0 +1,326 @@
+"""The shards of the slots that this node holds: made when one runs, closed when it stops, silenced when it is gone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from firmware.abi import CALLER_SAVED
+from firmware.fleet.held import held_stop, lease_mirror
+from firmware.layouts.commands import COMMANDS, Commands
+from firmware.layouts.events import EventStream
+from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.log import OWNING_FULL
+from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
+from firmware.layouts.plan import MOVES, Leaving, Moves
+from firmware.layouts.shard import Hold, Session, ShardContext, ShardFlag
+from firmware.log import log, log_write
+from firmware.node.plan import plan_row
+from firmware.node.slots import slot_wake
+from firmware.shard.lose import shard_hold
+from firmware.shard.renew import shard_renew
+from toolchain.asm import (
+    AE,
+    BE,
+    CF,
+    EAX,
+    EBX,
+    ECX,
+    EDX,
+    NE,
+    R8D,
+    R12,
+    R12D,
+    R13,
+    R13B,
+    R13D,
+    R14,
+    R15,
+    R15D,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    A,
+    Asm,
+    B,
+    C,
+    E,
+    In,
+    Out,
+    Reg32,
+    Z,
+    routine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def _each_shard(a: Asm) -> Iterator[None]:
+    """For RBX := each shard of the slot with mark R13D. Clobbers R14 (its row), R15D."""
+    row, shard = Slot.at(R14), ShardContext.at(RBX)
+    a.lea(R14, CORE.it.slots.address)
+    a.mov(R15D, core.slots_used)
+    with a.loop() as rows:
+        a.sub(R15D, 1)
+        a.leave(B, rows)
+        with a.block() as other:
+            a.test(row.flags, SLOT_ACTIVE)
+            a.leave(Z, other)
+            a.mov(EBX, row.context)
+            a.cmp(shard.held, R13B)
+            a.leave(NE, other)
+            yield
+        a.add(R14, Slot.SIZE)
+        a.jmp(rows.top)
+
+
+@routine(
+    inputs=[
+        In(RBP, HeldSlot, "a slot that runs"),
+        In(R12D, int, "one of its shards"),
+        In(R13D, int, "its mark: place in `Fleet.held` + 1"),
+    ],
+    outputs=[Out(CF, "1 = no row or no memory is left")],
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.total, HeldSlot.hard_stop, HeldSlot.generation],
+    writes=[
+        ShardContext.shard_total,
+        ShardContext.hard_stop,
+        ShardContext.held,
+        EventStream.fence,
+        HeldSlot.shards,
+        Commands.changed,
+    ],
+    calls=[plan_row, shard_renew],
+    saves=[RBX],
+    source="firmware/docs/fleet.md#shards-of-a-slot",
+)
+def owning_add(a: Asm, held: HeldSlot, number: Reg32, mark: Reg32) -> None:
+    """Give one shard of the slot a row; it begins by asking for its session."""
+    shard = ShardContext.at(RBX)
+    a.call(plan_row)
+    with a.if_(C):
+        a.ret()
+    a.mov(EBX, EAX)
+    a.mov(EDX, number)
+    a.call(shard_renew)
+    a.mov(EAX, held.total)
+    a.mov(shard.shard_total, EAX)
+    a.mov(RAX, held.hard_stop)
+    a.mov(shard.hard_stop, RAX)
+    a.mov(EAX, held.generation)
+    a.mov(shard.events.fence, EAX)
+    a.mov(shard.held, R13B)
+    a.inc(held.shards)
+    a.mov(COMMANDS.it.changed, 1)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBP, HeldSlot, "a slot that runs and has no shard yet"), In(R13D, int, "its mark")],
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.slot, HeldSlot.start, HeldSlot.count, HeldSlot.shards, HeldSlot.hard_stop],
+    writes=[HeldSlot.applied, CoreState.slots_due],
+    calls=[owning_add, held_stop, log_write],
+    saves=[RBX, R12],
+    source="firmware/docs/fleet.md#shards-of-a-slot",
+)
+def owning_start(a: Asm, held: HeldSlot, mark: Reg32) -> None:
+    """Make the shards of a slot; one that does not fit goes back to who has room for all of it."""
+    a.mov(RAX, held.hard_stop)
+    a.mov(held.applied, RAX)
+    a.mov(core.slots_due, 0)
+    a.mov(R12D, held.start)
+    with a.loop() as numbers:
+        a.mov(EAX, R12D)
+        a.sub(EAX, held.start)
+        a.cmp(EAX, held.count)
+        a.leave(AE, numbers)
+        a.call(owning_add)
+        with a.if_(C):
+            a.movzx(EDX, held.slot)
+            a.mov(ECX, held.count)
+            a.mov(R8D, held.shards)
+            log(a, OWNING_FULL)
+            a.mov(RBX, RBP)
+            a.mov(EDX, FLEET_NO_ROWS.code)
+            a.call(held_stop)
+            a.ret()
+        a.inc(R12D)
+        a.jmp(numbers.top)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBP, HeldSlot, "a slot that runs or stops"),
+        In(R13D, int, "its mark"),
+    ],
+    clobbers=[RAX],
+    reads=[
+        HeldSlot.hard_stop,
+        CoreState.slots_used,
+        Slot.flags,
+        Slot.context,
+        ShardContext.held,
+    ],
+    writes=[HeldSlot.applied, ShardContext.hard_stop],
+    saves=[RBX, R14, R15],
+    source="firmware/docs/fleet.md#hard-stop",
+)
+def owning_refresh(a: Asm, held: HeldSlot, mark: Reg32) -> None:
+    """Tell the slot's shards how long they may go on, after a renewal."""
+    a.mov(RAX, held.hard_stop)
+    a.mov(held.applied, RAX)
+    with _each_shard(a):
+        a.mov(ShardContext.at(RBX).hard_stop, RAX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBP, HeldSlot, "a slot that stops"), In(R13D, int, "its mark")],
+    clobbers=[RAX, RCX],
+    reads=[
+        CoreState.slots_used,
+        Slot.flags,
+        Slot.context,
+        ShardContext.held,
+        ShardContext.leaving,
+        HeldSlot.shards,
+    ],
+    writes=[ShardContext.leaving, Moves.leaving, HeldSlot.shards, Commands.changed],
+    calls=[slot_wake],
+    saves=[RBX, R12, R14, R15],
+    source="firmware/docs/fleet.md#shards-of-a-slot",
+)
+def owning_stop(a: Asm, held: HeldSlot, mark: Reg32) -> None:
+    """Let the slot's shards close with their sessions kept, and count those that still have a row."""
+    shard = ShardContext.at(RBX)
+    a.xor(R12D, R12D)
+    with _each_shard(a):
+        a.inc(R12D)
+        a.cmp(shard.leaving, Leaving.NO)
+        with a.if_(E):
+            a.mov(shard.leaving, Leaving.KEEPING)
+            a.inc(MOVES.it.leaving)
+            a.call(slot_wake)
+    a.cmp(held.shards, R12D)
+    with a.if_(NE):
+        a.mov(held.shards, R12D)
+        a.mov(COMMANDS.it.changed, 1)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBP, HeldSlot, "a slot that is gone"), In(R13D, int, "its mark")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        CoreState.slots_used,
+        Slot.flags,
+        Slot.context,
+        ShardContext.held,
+        ShardContext.leaving,
+    ],
+    writes=[
+        HeldSlot.phase,
+        HeldSlot.shards,
+        Moves.leaving,
+        ShardContext.leaving,
+        ShardContext.flags,
+        ShardContext.hard_stop,
+        Session.valid,
+        Slot.flags,
+        Commands.changed,
+    ],
+    calls=[shard_hold],
+    saves=[RBX, R14, R15],
+    source="firmware/docs/fleet.md#shards-of-a-slot",
+)
+def owning_end(a: Asm, held: HeldSlot, mark: Reg32) -> None:
+    """Silence the slot's shards and take their rows; their sessions belong to the next holder."""
+    shard = ShardContext.at(RBX)
+    with _each_shard(a):
+        # A moment that has passed: whatever is still queued is swallowed.
+        a.mov(EAX, 1)
+        a.mov(shard.hard_stop, RAX)
+        a.mov(EDX, Hold.LEASE_EXPIRED)
+        a.call(shard_hold)
+        a.cmp(shard.leaving, Leaving.NO)
+        with a.if_(NE):
+            a.dec(MOVES.it.leaving)
+            a.mov(shard.leaving, Leaving.NO)
+        a.xor(EAX, EAX)
+        a.mov(shard.session.valid, EAX)
+        a.and_(shard.flags, ~ShardFlag.SEQ_VALID & 0xFFFF_FFFF)
+        a.mov(Slot.at(R14).flags, EAX)
+    a.xor(EAX, EAX)
+    a.mov(held.shards, EAX)
+    a.mov(held.phase, HeldPhase.NONE)
+    a.mov(COMMANDS.it.changed, 1)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.phase],
+    calls=[owning_end, lease_mirror],
+    saves=[RBP, R13],
+    source="firmware/docs/fleet.md#hard-stop",
+)
+def owning_guard(a: Asm) -> None:
+    """Silence what is gone, in the turn in which it is found out."""
+    held = HeldSlot.at(RBP)
+    a.lea(RBP, FLEET.it.held.address)
+    a.mov(R13D, 1)
+    with a.loop() as slots:
+        a.cmp(held.phase, HeldPhase.GONE)
+        with a.if_(E):
+            a.call(owning_end)
+            a.call(lease_mirror)
+        a.add(RBP, HeldSlot.SIZE)
+        a.inc(R13D)
+        a.cmp(R13D, HELD_MAX)
+        a.again(BE, slots)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[HeldSlot.phase, HeldSlot.shards, HeldSlot.hard_stop, HeldSlot.applied],
+    calls=[owning_start, owning_refresh, owning_stop],
+    saves=[RBP, R13],
+    source="firmware/docs/fleet.md#shards-of-a-slot",
+)
+def owning_tick(a: Asm) -> None:
+    """Make the shards of slots that run, tell them of renewals, close those of slots that stop."""
+    held = HeldSlot.at(RBP)
+    a.lea(RBP, FLEET.it.held.address)
+    a.mov(R13D, 1)
+    with a.loop() as slots:
+        with a.block() as other:
+            fresh = a.label("fresh")
+            a.cmp(held.phase, HeldPhase.RUNNING)
+            a.leave(B, other)
+            a.cmp(held.phase, HeldPhase.STOPPING)
+            a.leave(A, other)
+            a.mov(RAX, held.hard_stop)
+            a.cmp(RAX, held.applied)
+            with a.if_(NE):
+                a.call(owning_refresh)
+            a.cmp(held.phase, HeldPhase.STOPPING)
+            with a.if_(E):
+                a.call(owning_stop)
+                a.jmp(fresh)
+            a.cmp(held.shards, 0)
+            with a.if_(E):
+                a.call(owning_start)
+            a.place(fresh)
+        a.add(RBP, HeldSlot.SIZE)
+        a.inc(R13D)
+        a.cmp(R13D, HELD_MAX)
+        a.again(BE, slots)
+    a.ret()

@@ -1,0 +1,239 @@
+"""Commands over the bus: subjects of the shards that are here, what is asked, what is answered."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmware.gateway.poll import gateway_poll
+from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
+from firmware.layouts.commands import COMMAND_SID, COMMANDS, OP_RESTART
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.node import CORE, SLOT_ACTIVE
+from firmware.layouts.shard import End, ShardState
+from firmware.layouts.tcp import TcpState
+from firmware.limits import SHARDS_MAX
+from firmware.node.command_text import OP_MAX, command_parse
+from firmware.node.commands import command_take, commands_tick
+from tests.support.gateway_client import GatewayClient, ready_data
+from tests.support.lab import Lab
+from tests.support.stream import Stream
+
+LAB = Lab(commands_tick, command_take, gateway_poll, slots=4)
+LINK = 3
+REPLY = b"_INBOX.fw75d76mcc.c1"
+
+
+class Commanded(GatewayClient):
+    """A READY shard, number 3 in row 0, and the control link of its node."""
+
+    def __init__(self):
+        super().__init__(LAB)
+        self.hello()
+        self.dispatch("READY", 1, ready_data())
+        assert self.gateway.state == GatewayState.READY
+        self.sent()
+        shard, core = self.shard, LAB.g(CORE)
+        shard.state, shard.tcp.state, shard.held = ShardState.READY, TcpState.ESTABLISHED, 1
+        core.slots_used, core.slots_due = 1, 2**63
+        core.slots[0].context, core.slots[0].flags = self.at, SLOT_ACTIVE
+        workspace = LAB.shard(LINK)
+        self.link = Stream(LAB, workspace)
+        control = LAB.g(BUS).links[CONTROL]
+        control.context, control.state, control.ups = workspace, LinkState.UP, 1
+        config = LAB.g(FLEET_CONFIG)
+        for field, value in (
+            ("magic", FLEET_MAGIC.to_bytes(4, "little")),
+            ("bot", b"b1"),
+            ("bot_len", b"\2"),
+        ):
+            LAB.machine.write(config.offset_of(field), value)
+
+    def turn(self):
+        LAB.call(commands_tick)
+        return self.link.take_sent()
+
+    def ask(self, body, *, sid=COMMAND_SID, reply=REPLY):
+        message, at = LAB.g(BUS_IN), LAB.machine.alloc(64)
+        LAB.machine.write(at, reply)
+        message.sid, message.reply, message.reply_len = sid, at, len(reply)
+        message.body, message.body_len = LAB.put(body), len(body)
+        LAB.call(command_take)
+        return self.link.take_sent()
+
+    def answer(self, body, **more):
+        """Return what is answered, its form checked."""
+        line, text, rest = self.ask(body, **more).split(b"\r\n")
+        assert line == b"PUB %b %d" % (REPLY, len(text))
+        assert rest == b""
+        return json.loads(text)
+
+
+@pytest.fixture
+def node():
+    node = Commanded()
+    node.turn()
+    return node
+
+
+def refused(name):
+    return {"ok": False, "err": name}
+
+
+def test_shards_of_the_node_are_subscribed_once():
+    node = Commanded()
+    assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+    assert node.turn() == b""
+    assert LAB.g(COMMANDS).changed == 0
+
+
+def test_another_connection_is_told_again(node):
+    LAB.g(BUS).links[CONTROL].ups = 2
+    assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+
+
+def test_row_that_gets_another_shard(node):
+    node.shard.shard_id = 7
+    assert node.turn() == b""
+    LAB.g(COMMANDS).changed = 1
+    assert node.turn() == b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 256\r\n"
+
+
+@pytest.mark.parametrize("gone", ["row", "slot"])
+def test_shard_that_is_gone_is_given_up(node, gone):
+    if gone == "row":
+        LAB.g(CORE).slots[0].flags = 0
+    else:
+        node.shard.held = 0
+    LAB.g(COMMANDS).changed = 1
+    assert node.turn() == b"UNSUB 256\r\n"
+    LAB.g(COMMANDS).changed = 1
+    assert node.turn() == b""
+
+
+def test_nothing_is_subscribed_without_a_link_or_a_fleet():
+    node = Commanded()
+    LAB.g(BUS).links[CONTROL].state = LinkState.HELLO
+    assert node.turn() == b""
+    LAB.g(BUS).links[CONTROL].state = LinkState.UP
+    LAB.machine.write(LAB.g(FLEET_CONFIG).offset_of("magic"), bytes(4))
+    assert node.turn() == b""
+
+
+def test_without_room_the_rest_comes_later():
+    node = Commanded()
+    node.link.fill(0)
+    assert b"SUB" not in node.turn()
+    assert LAB.g(COMMANDS).changed == 1
+    node.link.take_sent()
+    assert node.turn().endswith(b"SUB shardfw.b1.cmd.3 256\r\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"op":3,"d":{"status":"online"}}',
+        b'{"op": 3, "d": {"status": "online"}}',
+        b' \t{ "op" : 3 ,\r\n"d" : {"status":"online"} }\n ',
+    ],
+)
+def test_what_is_asked_is_sent(node, text):
+    assert node.answer(text) == {"ok": True}
+    assert node.sent() == [{"op": 3, "d": {"status": "online"}}]
+    assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (1, 0)
+    assert LAB.g(CORE).slots[0].deadline == 0
+
+
+def test_nobody_waits_for_an_answer(node):
+    assert node.ask(b'{"op":3,"d":{}}', reply=b"") == b""
+    assert node.sent() == [{"op": 3, "d": {}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b'{"op":2,"d":{}}', "bad_op"),
+        (b'{"op":77,"d":{}}', "bad_op"),
+        (b'{"op":99999999999999999999,"d":{}}', "bad_op"),
+        (b'{"op":3,"d":{"a":]}}', "bad_body"),
+        (b'{"op":3,"d":"x"}', "bad_body"),
+        (b'{"op":3,"d":{},"e":1}', "bad_body"),
+        (b'{"op":3}', "bad_body"),
+        (b'{"d":{},"op":3}', "bad_body"),
+        (b'{"op":"reboot"}', "bad_body"),
+        (b'{"op":"restart","d":{}}', "bad_body"),
+        (b"", "bad_body"),
+        (b"}", "bad_body"),
+        (b"hello", "bad_body"),
+        (b'{"op":3,"d":{"a":"%b"}}' % (b"x" * 4100), "too_large"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(node, text, name):
+    assert node.answer(text) == refused(name)
+    assert node.sent() == []
+    assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (0, 1)
+
+
+def test_limit_says_how_long_to_wait(node):
+    node.shard.pacer.total, node.shard.pacer.running = 118, 118
+    node.shard.pacer.second_at = node.now
+    answer = node.answer(b'{"op":3,"d":{}}')
+    assert (answer["ok"], answer["err"]) == (False, "rate_limited")
+    assert 0 < answer["retry_after_ms"] <= 61_000
+
+
+def test_shard_that_is_not_ready(node):
+    node.shard.state = ShardState.STARTING
+    assert node.answer(b'{"op":3,"d":{}}') == refused("not_ready")
+    assert node.answer(b'{"op":"restart"}') == refused("not_ready")
+
+
+def test_restart_closes_with_the_session_kept(node):
+    assert node.answer(b'{"op":"restart"}') == {"ok": True}
+    assert (node.shard.failure, node.shard.failure_close) == (End.RECONNECT_REQUESTED, 4000)
+    assert node.answer(b' { "op" : "restart" } ') == refused("not_ready")
+
+
+@pytest.mark.parametrize("how", ["row", "used", "shard"])
+def test_shard_that_has_gone_meanwhile(node, how):
+    core = LAB.g(CORE)
+    if how == "row":
+        core.slots[0].flags = 0
+    elif how == "used":
+        core.slots_used = 0
+    else:
+        node.shard.shard_id = 9
+    assert node.answer(b'{"op":3,"d":{}}') == refused("not_ready")
+
+
+@pytest.mark.parametrize("sid", [COMMAND_SID - 1, COMMAND_SID + 1, COMMAND_SID + SHARDS_MAX])
+def test_other_subscriptions_are_no_commands(node, sid):
+    assert node.ask(b'{"op":3,"d":{}}', sid=sid) == b""
+    assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (0, 0)
+
+
+def test_answer_without_room_is_lost(node):
+    node.link.fill(0)
+    assert b"ok" not in node.ask(b'{"op":3,"d":{}}')
+    assert node.sent() == [{"op": 3, "d": {}}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=40),
+        st.lists(
+            st.sampled_from(
+                [b"{", b"}", b'"op"', b'"d"', b":", b",", b" ", b"\t", b"3", b"0", b'"restart"']
+            ),
+            max_size=14,
+        ).map(b"".join),
+    )
+)
+def test_any_text_is_read_as_the_model_reads_it(text):
+    LAB.reset()
+    got = LAB.call(command_parse, text=LAB.put(text), length=len(text)).outputs
+    if not got["cf"]:
+        assert got["eax"] == OP_RESTART or got["eax"] <= OP_MAX + 1
