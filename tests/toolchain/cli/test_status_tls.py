@@ -118,3 +118,8 @@ def test_the_runner_knows_the_anchors_that_certifi_does_not(tmp_path, monkeypatc
     assert result.exit_code == 0, result.output
     assert label in result.stdout
     assert "ISRG Root X1" in result.stdout
+
+
+def test_the_hybrid_has_its_name():
+    told = json.loads(ask(VERIFIED | {"tls_group": Group.X25519MLKEM768}, argv=("--json",)))
+    assert told["shards"][0]["tls"]["group"] == "x25519mlkem768"
