@@ -13,6 +13,7 @@ from firmware.layouts.log_line import Level
 from firmware.layouts.memory import TABLES_USED_AT_BOOT, Memory
 from firmware.layouts.policy import DEFAULTS, OnLimit, OnMalformed, Policy, SessionProvider
 from firmware.layouts.profile import ProfileId
+from firmware.layouts.tls import Hybrid
 from firmware.limits import DMA_BYTES, PAGE, RECORD_PAGE, WINDOW_MMIO
 from toolchain.layout.pack import pack
 
@@ -45,6 +46,7 @@ class NodeFacts:
         host: name or dotted address of the gateway.
         port: TCP port of the gateway.
         trust: a trust store; with one the gateway is spoken to over TLS.
+        hybrid: what hellos say of X25519MLKEM768.
         path: path and query of the upgrade request.
         profile: the service's rules.
         resume_suffix: domain whose hosts may hear the token on a Resume; empty means the parent of
@@ -83,6 +85,7 @@ class NodeFacts:
     host: str = "gateway.test"
     port: int = 80
     trust: bytes = b""
+    hybrid: Hybrid = Hybrid.OFF
     path: str = "/?v=10&encoding=json"
     profile: ProfileId = ProfileId.DISCORD
     resume_suffix: str = ""
@@ -143,6 +146,7 @@ class NodeFacts:
                 "token_len": len(token),
                 "gateway_port": self.port,
                 "gateway_secure": bool(self.trust),
+                "tls_hybrid": self.hybrid,
                 "diagnostics_port": self.diagnostics_port,
                 "control_key_len": len(self.control_key),
                 "control_key": self.control_key,

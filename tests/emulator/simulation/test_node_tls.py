@@ -15,7 +15,7 @@ from emulator.simulation.rig import GATEWAY_ADDRESS
 from firmware.layouts.discovery import DiscoveryMode
 from firmware.layouts.sentences import TLS_BECAUSE
 from firmware.layouts.shard import ShardState
-from firmware.layouts.tls import Group, Suite, TlsState
+from firmware.layouts.tls import Group, Hybrid, Suite, TlsState
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.tls_sites import (
     CERTIFICATE_NAME,
@@ -27,6 +27,7 @@ from firmware.layouts.tls_sites import (
 from firmware.layouts.trust import name_hash
 from firmware.layouts.x509 import KeyKind
 from firmware.layouts.x509_chain import KNOWN_CHAINS
+from firmware.limits import RECEIVE_MSS
 from tests.support.chains import root as stranger
 from tests.support.chains import store_of
 from tests.support.tls_peer import identity, server_context
@@ -70,6 +71,22 @@ def test_sixteen_shards_judge_the_chain_once_each_or_know_it(secure):
     assert [peer.tcp.tls.selected_alpn_protocol() for peer in rig.gateway.server.peers] == [
         "http/1.1"
     ] * 16
+
+
+def test_a_hello_of_two_segments_with_both_shares_needs_no_retry(secure):
+    """Such a name makes ClientHello longer than a segment; OpenSSL 3.0 knows no X25519MLKEM768."""
+    host = "a-name-that-is-longer-than-most.of-a-gateway.test"
+    # A record of 1,430 bytes has a name of 15 (`tests/firmware/tls/test_hybrid.py`).
+    assert 1430 - 15 + len(host) > RECEIVE_MSS
+    shown = identity("p256", host=host)
+    config = {"host": host, "hybrid": Hybrid.SHARE}
+    rig = secure(4, shown=shown, root=shown.root, config=config)
+    rig.internet.dns.add(host, GATEWAY_ADDRESS, ttl_s=60)
+    rig.until_ready(5)
+    tls = [rig.node.shard(n).tls for n in range(4)]
+    assert {(t.state, t.group) for t in tls} == {(TlsState.CONNECTED, Group.X25519)}
+    assert rig.node.g(TLS_POOL).hybrid == Hybrid.SHARE
+    assert arenas(rig) == ([0] * ARENAS_MAX, 0)
 
 
 @pytest.mark.parametrize("kind", ["p384", "rsa2048"])
