@@ -58,12 +58,12 @@ def sample(a: Asm, out: Mem8[int], first: int) -> None:
     a.call(mlkem_sample_noise)
 
 
-def sum_of(a: Asm, first: Mem8[int], second: Mem8[int], stride: int = POLY_BYTES) -> None:
-    """The sum := what two vectors give."""
+def sum_of(a: Asm, first: Mem8[int], second: Mem8[int]) -> None:
+    """The sum := what two vectors in a row give."""
     a.lea(RDI, W.sum.address)
     a.lea(RSI, first)
     a.lea(RDX, second)
-    a.mov(ECX, stride)
+    a.mov(ECX, POLY_BYTES)
     a.call(mlkem_dot)
 
 

@@ -145,9 +145,8 @@ def noise(seed: bytes, n: int) -> Poly:
     return sample_cbd(hashlib.shake_256(seed + bytes([n])).digest(128))
 
 
-def keygen(d: bytes, z: bytes) -> tuple[bytes, list[Poly], list[list[Poly]]]:
-    """Algorithms 13 and 16; return the encapsulation key, s and A, both transformed."""
-    del z
+def keygen(d: bytes) -> tuple[bytes, list[Poly], list[list[Poly]]]:
+    """Algorithm 13; return the encapsulation key, s and A, both transformed."""
     both = hashlib.sha3_512(d + bytes([K])).digest()
     rho, sigma = both[:32], both[32:]
     a = _matrix(rho)
@@ -176,7 +175,7 @@ def encapsulate(ek: bytes, message: bytes) -> tuple[bytes, bytes]:
 
 def decapsulate(seed: bytes, ciphertext: bytes) -> bytes:
     """Algorithm 18 with the key of a seed."""
-    ek, s, _ = keygen(seed[:32], seed[32:])
+    ek, s, _ = keygen(seed[:32])
     u = [decompress(decode(ciphertext[320 * n : 320 * (n + 1)], 10), 10) for n in range(K)]
     v = decompress(decode(ciphertext[320 * K :], 4), 4)
     w = subtract(v, inverse_ntt(dot(s, [ntt(x) for x in u])))
