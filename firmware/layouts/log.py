@@ -363,7 +363,17 @@ class LogState(Struct):
     level = enum8(0x1C, Level, "lowest level that is written")
 
 
+class LogOnBus(Struct):
+    """How far the lines have gone to the bus."""
+
+    SIZE = 0x20
+    told = u64(0x00, "position in the ring of the next line that goes to the bus")
+    lines = u64(0x08, "lines that went")
+    lost = u64(0x10, "times that the ring ran ahead: what lay between did not go")
+
+
 LOG = Global("log_state", LogState, "positions of the log ring")
 
 
+LOG_ON_BUS = Global("log_on_bus", LogOnBus, "lines that go to the bus")
 LOG_TEMPLATES = constant("log_templates", build_templates(CODES), "texts of all log lines", align=2)

@@ -7,6 +7,7 @@ bytes run on hardware, in QEMU and in the simulator.
 from firmware.abi import CALLER_SAVED
 from firmware.bus.turn import bus_flush, bus_tick
 from firmware.events.deliver import publish_tick
+from firmware.events.lines import lines_publish
 from firmware.fleet.guard import fleet_guard
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
@@ -20,6 +21,7 @@ from firmware.nic.queue import nic_flush, nic_poll, nic_release
 from firmware.node.clock import clock_retry
 from firmware.node.console import console_poll
 from firmware.node.control import operator_input
+from firmware.node.fleet_diag import diag_publish
 from firmware.node.fleet_turn import fleet_turn
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
@@ -175,6 +177,8 @@ def step_shards(a: Asm) -> None:
         fleet_turn,
         owning_guard,
         publish_tick,
+        lines_publish,
+        diag_publish,
         console_poll,
         step_shards,
         plan_tick,
@@ -221,6 +225,10 @@ def node_step(a: Asm) -> None:
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(publish_tick)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
+    a.call(lines_publish)
+    a.call(diag_publish)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
     a.call(bus_flush)

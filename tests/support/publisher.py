@@ -33,12 +33,18 @@ SESSION = b"5f2c8e0a9b"
 NODE, BOT, BOOT = b"n525400123456", b"b1", b"3fa2c1d0"
 
 
-def furnish(lab: Lab) -> None:
-    """Give the node a name, a bot and an empty outbox."""
-    bus, config, box = lab.g(BUS), lab.g(FLEET_CONFIG), lab.g(OUTBOX)
+def furnish_names(lab: Lab) -> None:
+    """Give the node a name and a bot."""
+    bus, config = lab.g(BUS), lab.g(FLEET_CONFIG)
     bus.node[: len(NODE)], bus.node_len, bus.boot_text[:] = NODE, len(NODE), BOOT
     lab.machine.write(config.offset_of("bot"), BOT)
     lab.machine.write(config.offset_of("bot_len"), bytes([len(BOT)]))
+
+
+def furnish(lab: Lab) -> None:
+    """Give the node a name, a bot and an empty outbox."""
+    furnish_names(lab)
+    box = lab.g(OUTBOX)
     box.base = WINDOW_OUTBOX
     for n in range(ASSEMBLIES):
         box.assemblies[n].bytes_at = WINDOW_ASSEMBLY + n * ASSEMBLY_BYTES

@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.bus.turn import bus_flush, bus_tick
 from emulator.models.events.deliver import publish_tick
+from emulator.models.events.lines import lines_publish
 from emulator.models.fleet.guard import fleet_guard
 from emulator.models.log import log_drain
 from emulator.models.net.dns import dns_tick
@@ -13,6 +14,7 @@ from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
 from emulator.models.node.clock import clock_retry
 from emulator.models.node.console import console_poll
 from emulator.models.node.control import operator_input
+from emulator.models.node.fleet_diag import diag_publish
 from emulator.models.node.fleet_turn import fleet_turn
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
@@ -88,6 +90,8 @@ def node_step(w: World) -> int:
     soonest = min(soonest, core.slots_due)
     soonest = min(soonest, stop_tick(w))
     soonest = min(soonest, publish_tick(w))
+    lines_publish(w)
+    soonest = min(soonest, diag_publish(w))
     soonest = min(soonest, bus_flush(w))
     nic_flush(w)
     log_drain(w)

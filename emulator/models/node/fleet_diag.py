@@ -1,0 +1,85 @@
+"""The node's own numbers on the bus."""
+
+from emulator.effects import World, model
+from emulator.models.bus.send import bus_close, bus_open
+from emulator.models.text import put_decimal
+from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
+from firmware.layouts.clock import NEVER
+from firmware.layouts.commands import COMMANDS
+from firmware.layouts.fleet import FLEET
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_diag import (
+    DIAG_EVERY_MS,
+    DIAG_FIELDS,
+    DIAG_FORMAT,
+    DIAG_MAX,
+    FLEET_DIAG,
+)
+from firmware.layouts.log import LOG_ON_BUS
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.outbox import OUTBOX
+from firmware.layouts.shard import ShardContext, ShardState
+from firmware.node.fleet_diag import TEXT_AT
+
+
+@model
+def shards_count(w: World) -> tuple[int, int]:
+    """Rows in use, and READY ones."""
+    core = w.g(CORE)
+    rows = [core.slots[n] for n in range(core.slots_used)]
+    shards = [w.view(ShardContext, row.context) for row in rows if row.flags & SLOT_ACTIVE]
+    return len(shards), sum(shard.state == ShardState.READY for shard in shards)
+
+
+def _numbers(w: World, rows: int, ready: int) -> dict[str, int]:
+    box, commands, links = w.g(OUTBOX), w.g(COMMANDS), w.g(BUS).links
+    return {
+        "uptime_ms": (w.g(CORE).now - w.g(CLOCK).boot_tsc) % 2**64 // w.g(CLOCK).tsc_cycles_per_ms,
+        "rows": rows,
+        "ready": ready,
+        "slots": w.g(FLEET).holding,
+        "published": box.published,
+        "acknowledged": box.acknowledged,
+        "duplicates": box.duplicates,
+        "waiting": (box.next - box.first) % 2**32,
+        "refused": box.refused,
+        "overdue": box.overdue,
+        "dropped": box.dropped,
+        "oversize": box.oversize,
+        "commands": commands.taken,
+        "refused_commands": commands.refused,
+        "control_ups": links[CONTROL].ups,
+        "data_ups": links[DATA].ups,
+        "log_lines": w.g(LOG_ON_BUS).lines,
+    }
+
+
+@model
+def diag_publish(w: World) -> int:
+    """Format, boot, then the fields in their order."""
+    bus, config, diag, clock = w.g(BUS), w.g(FLEET_CONFIG), w.g(FLEET_DIAG), w.g(CLOCK)
+    now, link = w.g(CORE).now, bus.links[DATA]
+    if config.magic != FLEET_MAGIC or not clock.tsc_cycles_per_ms:
+        return NEVER
+    if diag.next_at > now:
+        return int(diag.next_at)
+    if link.state == LinkState.UP and not link.midway:
+        at, full = bus_open(w, link.address_, link.context, DIAG_MAX)
+        if not full:
+            numbers = _numbers(w, *shards_count(w))
+            end = put_decimal(w, at + TEXT_AT, DIAG_FORMAT)
+            w.write(end, b" " + bytes(bus.boot_text))
+            end += 9
+            for field in DIAG_FIELDS:
+                w.write(end, b" ")
+                end = put_decimal(w, end + 1, numbers[field])
+            text = w.read(at + TEXT_AT, end - at - TEXT_AT)
+            bot, node = bytes(config.bot[: config.bot_len]), bytes(bus.node[: bus.node_len])
+            head = b"PUB shardfw." + bot + b".diag." + node + b" "
+            w.write(at, head)
+            end = put_decimal(w, at + len(head), len(text))
+            w.write(end, b"\r\n" + text + b"\r\n")
+            bus_close(w, link.address_, link.context, end + len(text) + 4)
+            diag.said += 1
+    diag.next_at = now + clock.tsc_cycles_per_ms * DIAG_EVERY_MS
+    return int(diag.next_at)

@@ -1,0 +1,229 @@
+"""The node's own numbers on the bus: one line, every ten seconds."""
+
+from firmware.abi import CALLER_SAVED
+from firmware.bus.send import bus_close, bus_open
+from firmware.layouts.bus import BUS, CONTROL, DATA, Bus, BusLink, LinkState
+from firmware.layouts.commands import COMMANDS, Commands
+from firmware.layouts.fleet import FLEET, Fleet
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.fleet_diag import (
+    DIAG_EVERY_MS,
+    DIAG_FIELDS,
+    DIAG_FORMAT,
+    DIAG_MAX,
+    FLEET_DIAG,
+    FleetDiag,
+)
+from firmware.layouts.log import LOG_ON_BUS, LogOnBus
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.outbox import OUTBOX, Outbox
+from firmware.layouts.shard import ShardContext, ShardState
+from firmware.layouts.text import TEXT_OUT
+from firmware.text import put, put_byte, put_decimal
+from toolchain.asm import (
+    EAX,
+    ECX,
+    EDI,
+    EDX,
+    NE,
+    R8,
+    R8D,
+    R12,
+    R12D,
+    R13,
+    R13D,
+    R14,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDI,
+    RSI,
+    A,
+    Asm,
+    B,
+    C,
+    Out,
+    Z,
+    mem16,
+    mem64,
+    routine,
+)
+from toolchain.layout.data import constant
+
+PUB = constant("diag_pub", b"PUB shardfw.", "the node's numbers")
+SUBJECT = constant("diag_subject", b".diag.", "what tells them from events")
+CRLF = int.from_bytes(b"\r\n", "little")
+TEXT_AT = 160
+"""Where the line is written before its length is known."""
+
+
+@routine(
+    outputs=[Out(EAX, "rows in use"), Out(EDX, "of them READY")],
+    clobbers=[RCX, RSI, R8],
+    reads=[CoreState.slots_used, Slot.flags, Slot.context, ShardContext.state],
+    source="firmware/docs/fleet.md#diagnostics",
+)
+def shards_count(a: Asm) -> None:
+    """Count shards, and those that are READY."""
+    row = Slot.at(RSI)
+    a.xor(EAX, EAX)
+    a.xor(EDX, EDX)
+    a.lea(RSI, CORE.it.slots.address)
+    a.mov(R8D, core.slots_used)
+    with a.loop() as rows:
+        a.sub(R8D, 1)
+        a.leave(B, rows)
+        with a.block() as free:
+            a.test(row.flags, SLOT_ACTIVE)
+            a.leave(Z, free)
+            a.inc(EAX)
+            a.mov(ECX, row.context)
+            a.cmp(ShardContext.at(RCX).state, ShardState.READY)
+            a.leave(NE, free)
+            a.inc(EDX)
+        a.add(RSI, Slot.SIZE)
+        a.jmp(rows.top)
+    a.ret()
+
+
+def _load(a: Asm, field: str) -> None:
+    """RAX := one number. RDX and RCX may change; R12D rows, R13D READY."""
+    box, commands = OUTBOX.it, COMMANDS.it
+    numbers = {
+        "published": box.published,
+        "acknowledged": box.acknowledged,
+        "duplicates": box.duplicates,
+        "refused": box.refused,
+        "overdue": box.overdue,
+        "dropped": box.dropped,
+        "oversize": box.oversize,
+        "commands": commands.taken,
+        "refused_commands": commands.refused,
+        "log_lines": LOG_ON_BUS.it.lines,
+    }
+    if field in numbers:
+        a.mov(RAX, numbers[field])
+    elif field == "uptime_ms":
+        a.mov(RAX, core.now)
+        a.sub(RAX, CLOCK.it.boot_tsc)
+        a.xor(EDX, EDX)
+        a.div(CLOCK.it.tsc_cycles_per_ms)
+    elif field == "waiting":
+        a.mov(EAX, box.next)
+        a.sub(EAX, box.first)
+    elif field == "slots":
+        a.mov(EAX, FLEET.it.holding)
+    elif field in ("control_ups", "data_ups"):
+        index = CONTROL if field == "control_ups" else DATA
+        a.mov(EAX, BusLink.at(RBP, (index - DATA) * BusLink.SIZE).ups)
+    else:
+        a.mov(EAX, {"rows": R12D, "ready": R13D}[field])
+
+
+@routine(
+    outputs=[Out(RAX, "TSC of the next time; all ones = never")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        FleetConfig.magic,
+        FleetConfig.bot,
+        FleetConfig.bot_len,
+        Bus.node,
+        Bus.node_len,
+        Bus.boot_text,
+        BusLink.context,
+        BusLink.state,
+        BusLink.midway,
+        BusLink.ups,
+        Clock.tsc_cycles_per_ms,
+        Clock.boot_tsc,
+        CoreState.now,
+        Fleet.holding,
+        Outbox.published,
+        Outbox.acknowledged,
+        Outbox.duplicates,
+        Outbox.refused,
+        Outbox.overdue,
+        Outbox.dropped,
+        Outbox.oversize,
+        Outbox.first,
+        Outbox.next,
+        Commands.taken,
+        Commands.refused,
+        LogOnBus.lines,
+        FleetDiag.next_at,
+    ],
+    writes=[FleetDiag.next_at, FleetDiag.said, TEXT_OUT],
+    calls=[bus_open, bus_close, put_decimal, shards_count],
+    saves=[RBX, RBP, R12, R13, R14],
+    source="firmware/docs/fleet.md#diagnostics",
+)
+def diag_publish(a: Asm) -> None:
+    """Say the numbers when it is time and the link has room; fire and forget."""
+    link, later, never = BusLink.at(RBP), a.label("later"), a.label("never")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.jne(never)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.je(never)
+    a.mov(RAX, FLEET_DIAG.it.next_at)
+    a.cmp(RAX, core.now)
+    with a.if_(A):
+        a.ret()
+    a.lea(RBP, BUS.it.links.m8(DATA * BusLink.SIZE))
+    a.cmp(link.state, LinkState.UP)
+    a.jne(later)
+    a.cmp(link.midway, 0)
+    a.jne(later)
+    a.mov(RBX, link.context)
+    a.mov(ECX, DIAG_MAX)
+    a.call(bus_open)
+    a.j(C, later)
+    a.mov(R14, RDI)
+    a.call(shards_count)
+    a.mov(R12D, EAX)
+    a.mov(R13D, EDX)
+
+    a.lea(RDI, mem64(R14, TEXT_AT, ref=TEXT_OUT))
+    a.mov(EAX, DIAG_FORMAT)
+    a.call(put_decimal)
+    put_byte(a, " ")
+    a.mov(RAX, BUS.it.boot_text.m64())
+    a.mov(mem64(RDI, ref=TEXT_OUT), RAX)
+    a.add(RDI, 8)
+    for field in DIAG_FIELDS:  # unrolled: each from its own place
+        put_byte(a, " ")
+        _load(a, field)
+        a.call(put_decimal)
+    a.lea(RSI, mem64(R14, TEXT_AT, ref=TEXT_OUT))
+    a.sub(RDI, RSI)
+    a.mov(R12D, EDI)
+
+    a.mov(RDI, R14)
+    put(a, PUB)
+    a.lea(RSI, FLEET_CONFIG.it.bot.address)
+    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
+    a.rep_movsb()
+    put(a, SUBJECT)
+    a.lea(RSI, BUS.it.node.address)
+    a.movzx(ECX, BUS.it.node_len)
+    a.rep_movsb()
+    put_byte(a, " ")
+    a.mov(EAX, R12D)
+    a.call(put_decimal)
+    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+    a.add(RDI, 2)
+    a.lea(RSI, mem64(R14, TEXT_AT, ref=TEXT_OUT))
+    a.mov(ECX, R12D)
+    a.rep_movsb()
+    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+    a.add(RDI, 2)
+    a.call(bus_close)
+    a.inc(FLEET_DIAG.it.said)
+    a.place(later)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, DIAG_EVERY_MS)
+    a.add(RAX, core.now)
+    a.mov(FLEET_DIAG.it.next_at, RAX)
+    a.ret()
+    a.place(never)
+    a.mov(RAX, -1)
+    a.ret()

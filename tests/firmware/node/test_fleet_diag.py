@@ -1,0 +1,118 @@
+"""The node's own numbers on the bus."""
+
+import pytest
+
+from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
+from firmware.layouts.commands import COMMANDS
+from firmware.layouts.fleet import FLEET
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FIELDS, DIAG_MAX, FLEET_DIAG
+from firmware.layouts.log import LOG_ON_BUS
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.outbox import OUTBOX
+from firmware.layouts.shard import ShardContext, ShardState
+from firmware.node.fleet_diag import diag_publish
+from tests.support.lab import Lab
+from tests.support.publisher import MS, furnish_names
+from tests.support.stream import Stream
+
+LAB = Lab(diag_publish, slots=4)
+BOOT, NOW = 7 * MS, 4_000 * MS
+NEVER = 2**64 - 1
+LARGE = {"published": 2**64 - 1, "acknowledged": 2**64 - 2, "duplicates": 2**63, "refused": 2**62}
+
+
+class Node:
+    """Three rows, one free, one READY; its link DATA is UP."""
+
+    def __init__(self):
+        LAB.reset()
+        core, clock, bus = LAB.g(CORE), LAB.g(CLOCK), LAB.g(BUS)
+        core.now, core.slots_used, clock.tsc_cycles_per_ms, clock.boot_tsc = NOW, 3, MS, BOOT
+        for n in range(3):
+            core.slots[n].context = LAB.shard(n)
+            core.slots[n].flags = 0 if n == 1 else SLOT_ACTIVE
+        self.shard(0).state = ShardState.READY
+        self.stream = Stream(LAB, LAB.shard(3))
+        furnish_names(LAB)
+        self.magic(FLEET_MAGIC)
+        link = bus.links[DATA]
+        link.context, link.state, link.ups = self.stream.shard, LinkState.UP, 5
+        bus.links[CONTROL].ups = 4
+        box, commands = LAB.g(OUTBOX), LAB.g(COMMANDS)
+        box.first, box.next = 2**32 - 1, 2
+        for n, name in enumerate(
+            ("published", "acknowledged", "duplicates", "refused", "overdue", "dropped", "oversize")
+        ):
+            setattr(box, name, 100 + n)
+        commands.taken, commands.refused = 200, 201
+        LAB.g(LOG_ON_BUS).lines, LAB.g(FLEET).holding = 300, 1
+
+    def shard(self, n):
+        return LAB.view(ShardContext, LAB.g(CORE).slots[n].context)
+
+    def magic(self, value):
+        LAB.machine.write(LAB.g(FLEET_CONFIG).offset_of("magic"), value.to_bytes(4, "little"))
+
+    def turn(self):
+        return LAB.call(diag_publish).outputs["rax"], self.stream.take_sent()
+
+
+def test_numbers_stand_in_their_order():
+    at, sent = Node().turn()
+    line, text, rest = sent.split(b"\r\n")
+    assert line == b"PUB shardfw.b1.diag.n525400123456 %d" % len(text)
+    assert (rest, at) == (b"", NOW + DIAG_EVERY_MS * MS)
+    form, boot, *values = text.decode().split(" ")
+    assert (form, boot) == ("1", "3fa2c1d0")
+    assert dict(zip(DIAG_FIELDS, map(int, values), strict=True)) == {
+        "uptime_ms": 3_993, "rows": 2, "ready": 1, "slots": 1, "published": 100,
+        "acknowledged": 101, "duplicates": 102, "waiting": 3, "refused": 103, "overdue": 104,
+        "dropped": 105, "oversize": 106, "commands": 200, "refused_commands": 201,
+        "control_ups": 4, "data_ups": 5, "log_lines": 300,
+    }  # fmt: skip
+
+
+def test_it_is_said_every_ten_seconds():
+    node = Node()
+    node.turn()
+    LAB.g(CORE).now = NOW + DIAG_EVERY_MS * MS - 1
+    assert node.turn() == (NOW + DIAG_EVERY_MS * MS, b"")
+    LAB.g(CORE).now += 1
+    at, sent = node.turn()
+    assert (at, LAB.g(FLEET_DIAG).said) == (NOW + 2 * DIAG_EVERY_MS * MS, 2)
+    assert sent
+
+
+def test_largest_numbers_fit():
+    node = Node()
+    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = 1, 2**64 - DIAG_EVERY_MS - 1
+    for name, value in LARGE.items():
+        setattr(LAB.g(OUTBOX), name, value)
+    _, sent = node.turn()
+    assert len(sent) < DIAG_MAX
+
+
+@pytest.mark.parametrize("what", ["down", "midway", "full"])
+def test_it_waits_for_the_next_time_when_nothing_may_be_said(what):
+    node = Node()
+    link = LAB.g(BUS).links[DATA]
+    if what == "down":
+        link.state = LinkState.HELLO
+    elif what == "midway":
+        link.midway = 1
+    else:
+        node.stream.fill(10)
+    at, sent = node.turn()
+    assert at == NOW + DIAG_EVERY_MS * MS
+    assert b"PUB" not in sent
+
+
+@pytest.mark.parametrize("what", ["no fleet", "no clock"])
+def test_it_is_never_said(what):
+    node = Node()
+    if what == "no fleet":
+        node.magic(0)
+    else:
+        LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    assert node.turn() == (NEVER, b"")
