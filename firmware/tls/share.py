@@ -44,7 +44,7 @@ from toolchain.asm import (
     ],
     calls=[drbg_bytes, x25519, p256_draw, p256_public, mlkem_keygen],
     saves=[R12],
-    source="RFC 7748 6.1; RFC 8446 4.2.8.2; draft-ietf-tls-ecdhe-mlkem 3.2",
+    source="RFC 7748 6.1; RFC 8446 4.2.8.2; draft-ietf-tls-ecdhe-mlkem",
 )  # fmt: skip
 def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
     """Draw a private key and make its public one; in the hybrid a key pair of ML-KEM comes first."""
@@ -92,7 +92,7 @@ def tls_make_share(a: Asm, shard: ShardContext, group: Reg32) -> None:
     writes=[TlsArena.private, TlsArena.kem],
     calls=[x25519, p256_agree, mlkem_decapsulate],
     saves=[R12, R13],
-    source="RFC 7748 6.1; RFC 8446 4.2.8.2 and 7.4; draft-ietf-tls-ecdhe-mlkem 3.3",
+    source="RFC 7748 6.1; RFC 8446 4.2.8.2 and 7.4; draft-ietf-tls-ecdhe-mlkem",
 )
 def tls_agree(a: Asm, shard: ShardContext) -> None:
     """Make what both shares give; the private keys are erased, they serve this connection alone."""

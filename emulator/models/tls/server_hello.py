@@ -23,7 +23,7 @@ from firmware.layouts.tls_sites import (
 
 _HELLO_FORM = MESSAGE_FORM.code | HandshakeType.SERVER_HELLO
 _RETRY_FORM = MESSAGE_FORM.code | HandshakeType.HELLO_RETRY_REQUEST
-# RFC 8446 4.2.8.2, RFC 7748 6.1, draft-ietf-tls-ecdhe-mlkem 3.2: bytes of a server's share.
+# RFC 8446 4.2.8.2, RFC 7748 6.1, draft-ietf-tls-ecdhe-mlkem: bytes of a server's share.
 _SHARES = {0x001D: 32, 0x0017: 65, 0x11EC: 1120}
 
 
