@@ -34,7 +34,7 @@ from pxe.qemu import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "DatagramNet",
@@ -192,14 +192,15 @@ class Node(QemuProcess):
 class Hub(QemuProcess):
     """DHCP, TFTP and the host at 10.0.2.2 for the nodes of one segment, without root."""
 
-    def __init__(self, group: Netdev, user: UserNet) -> None:
+    def __init__(self, cables: Netdev | Sequence[Netdev], user: UserNet) -> None:
         """Prepare the hub of a segment.
 
         Args:
-            group: the segment.
+            cables: the segment, or what leads to each of its nodes.
             user: the boot server and forwards.
         """
-        super().__init__(lambda qmp: build_hub_command(group, user, qmp), name="hub")
+        ends = (cables,) if isinstance(cables, Netdev) else tuple(cables)
+        super().__init__(lambda qmp: build_hub_command(ends, user, qmp), name="hub")
 
 
 def free_udp_port() -> int:

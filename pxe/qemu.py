@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 QEMU = "qemu-system-x86_64"
@@ -261,17 +262,17 @@ def build_command(options: NodeOptions, qmp: int) -> list[str]:
     return [*command, *options.boot.render(), *options.extra]
 
 
-def build_hub_command(group: Netdev, user: UserNet, qmp: int) -> list[str]:
+def build_hub_command(cables: Sequence[Netdev], user: UserNet, qmp: int) -> list[str]:
     """Return the argument list of a QEMU without a machine that joins a user network to a segment.
 
-    It gives the nodes of a `MulticastNet`, or the one behind a relay, DHCP, TFTP and the host at
-    10.0.2.2 without root.
+    It gives the nodes behind the cables DHCP, TFTP and the host at 10.0.2.2 without root. A cable may
+    be a whole `MulticastNet`, but that gives the user network its own frames back, which ends every
+    TCP connection to the host; nodes that need one have a `StreamNet` each.
     """
     command = [require_program(QEMU, "qemu-system-x86"), "-machine", "none", "-nodefaults"]
     command += ["-display", "none", "-chardev", f"socket,id=qmp0,fd={qmp}"]
     command += ["-mon", "chardev=qmp0,mode=control"]
-    sides: tuple[Netdev, Netdev] = (user, group)
-    for port, netdev in enumerate(sides):
+    for port, netdev in enumerate([user, *cables]):
         command += ["-netdev", netdev.render(f"side{port}")]
         command += ["-netdev", f"hubport,id=port{port},hubid=0,netdev=side{port}"]
     return command

@@ -211,6 +211,21 @@ class TestNetworkBoot:
 
         asyncio.run(run())
 
+    def test_two_nodes_boot_on_the_cables_of_one_hub(self, images: Path, tmp_path: Path) -> None:
+        async def boot(cable: Path, mac: str) -> None:
+            async with Node(NodeOptions(net=StreamNet(cable), mac=mac), name=mac) as node:
+                await node.wait_line(HELLO, BOOT_SECONDS)
+
+        async def run() -> None:
+            cables = [tmp_path / "1", tmp_path / "2"]
+            ends = [StreamNet(cable, server=True) for cable in cables]
+            async with Hub(ends, UserNet(images, "nbp.bin")) as hub:
+                macs = ("52:54:00:00:00:01", "52:54:00:00:00:02")
+                await asyncio.gather(*map(boot, cables, macs))
+                assert hub.exit_code is None
+
+        asyncio.run(run())
+
     def test_dnsmasq_boots_a_node_on_a_bridge(self, images: Path) -> None:
         segment = Segment(taps=1)
         if os.geteuid() != 0:

@@ -87,10 +87,18 @@ def test_options_of_a_measurement_are_passed_on() -> None:
 
 
 def test_hub_joins_a_user_network_to_a_segment() -> None:
-    command = " ".join(build_hub_command(MulticastNet(5000), UserNet(), 7))
+    command = " ".join(build_hub_command([MulticastNet(5000)], UserNet(), 7))
     assert "-machine none" in command
     assert "hubport,id=port0,hubid=0,netdev=side0" in command
     assert "hubport,id=port1,hubid=0,netdev=side1" in command
+
+
+def test_hub_joins_the_cables_of_several_nodes() -> None:
+    cables = [StreamNet(Path(f"/c{number}"), server=True) for number in (1, 2)]
+    command = " ".join(build_hub_command(cables, UserNet(), 7))
+    for number in (1, 2):
+        assert f"stream,id=side{number},server=on,addr.type=unix,addr.path=/c{number}" in command
+        assert f"hubport,id=port{number},hubid=0,netdev=side{number}" in command
 
 
 def test_missing_program_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

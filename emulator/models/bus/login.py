@@ -15,6 +15,7 @@ _CONNECT = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1,'
     b'"lang":"shardfw","name":"'
 )
+_URL = bytes.maketrans(b"+/", b"-_")
 
 
 @model
@@ -33,9 +34,11 @@ def bus_put_signature(w: World, link: int, text: int) -> int:
     bus_sign(w, link)
     signature = w.g(BUS_LOGIN).offset_of("signature")
     base64_encode(w, signature, 64, text)
-    made = base64.urlsafe_b64encode(w.read(signature, 64)).rstrip(b"=")
-    w.write(text, made)
-    return text + len(made)
+    plain = base64.b64encode(w.read(signature, 64)).rstrip(b"=")
+    for n, (letter, other) in enumerate(zip(plain, plain.translate(_URL), strict=True)):
+        if letter != other:
+            w.write(text + n, bytes([other]))
+    return text + len(plain)
 
 
 @model
