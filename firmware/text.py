@@ -151,7 +151,8 @@ def put_escaped(a: Asm, text: Reg64, source: Reg64, length: Reg32) -> None:
             a.mov(mem32(text, ref=TEXT_OUT), UNICODE)
             a.add(text, 4)
             a.shr(EAX, 4)
-            _hex_digit(a)
+            a.add(AL, ord("0"))  # 0 or 1
+            a.stosb()
             a.mov(EAX, EDX)
             _hex_digit(a)
             a.jmp(after)

@@ -22,6 +22,7 @@ from toolchain.asm import (
     R9D,
     R10,
     R11,
+    R11B,
     R11D,
     R12,
     R13,
@@ -148,6 +149,11 @@ def bus_info_value(
     a.mov(R10, name)
     a.mov(R8, value)
     a.mov(R9D, length)
+    a.xor(R11D, R11D)
+    a.cmp(length, len(b"true"))
+    with a.if_(AE):
+        a.cmp(mem32(value, ref=INFO_TEXT), TRUE)
+        a.set(E, R11B)
     handlers = {key: a.label(key.name) for key in (*FLAGS, NONCE, VERSION, CLUSTER, MAX_PAYLOAD)}
     for key, handler in handlers.items():  # unrolled: nine keys
         other = a.label(f"not_{key.name}")
@@ -165,12 +171,7 @@ def bus_info_value(
 
     for key, field in FLAGS.items():  # unrolled: five flags
         a.place(handlers[key])
-        a.xor(EAX, EAX)
-        a.cmp(R9D, 4)
-        with a.if_(AE):
-            a.cmp(mem32(R8, ref=INFO_TEXT), TRUE)
-            a.set(E, AL)
-        a.mov(getattr(link, field.name), AL)
+        a.mov(getattr(link, field.name), R11B)
         a.jmp(done)
 
     a.place(handlers[CLUSTER])
@@ -240,8 +241,7 @@ class _Scan:
         self._a.movzx(EAX, mem8(self.at, ref=INFO_TEXT))
 
     def want(self, byte: str) -> None:
-        """Pass over a byte that must come."""
-        self.look()
+        """Pass over the byte in EAX, which must be this one."""
         self._a.cmp(AL, ord(byte))
         self._a.j(NE, self._bad)
         self._a.inc(self.at)
@@ -274,10 +274,9 @@ class _Scan:
             a.jmp(letters.top)
 
     def value(self) -> None:
-        """Pass over a value: a string, or what lies before the comma or the brace of its own depth."""
+        """Pass over a value that begins with EAX: a string, or all before the comma or brace behind it."""
         a, depth = self._a, ECX
         done, plain, deeper, end = map(a.label, ("done", "plain", "deeper", "end"))
-        self.look()
         a.cmp(AL, QUOTE)
         a.j(NE, plain)
         a.inc(self.at)

@@ -35,6 +35,14 @@ def test_put_hex_writes_eight_small_digits(value):
     assert written(put_hex, value=value) == b"%08x" % value
 
 
+@pytest.mark.parametrize(
+    ("raw", "made"),
+    [(b"", b""), (b'a"b', b'a\\"b'), (b"\\", b"\\\\"), (b"\0\x1f \x7f", b"\\u0000\\u001f \x7f")],
+)
+def test_put_escaped_touches_what_a_string_may_not_hold(raw, made):
+    assert written(put_escaped, source=LAB.put(raw), length=len(raw)) == made
+
+
 @given(value=st.text(alphabet=st.characters(max_codepoint=0x2FF), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_what_put_escaped_writes_is_read_as_the_same_by_a_json_parser(value):

@@ -127,7 +127,7 @@ def test_what_is_no_object_is_refused(raw):
     ("text", "version"),
     [
         (b"2.9.10", 0x02090A), (b"2.11.0-RC.1", 0x020B00), (b"2.10.25+x", 0x020A19), (b"", 0),
-        (b"2", 0), (b"2.", 0), (b"2.9", 0), (b"2.9.", 0), (b"2..1", 0), (b".1.2", 0), (b"v2.9.1", 0),
+        (b"2", 0), (b"2.", 0), (b"2.9", 0), (b"2.9.", 0), (b"2..1", 0), (b".1.2", 0), (b"v2.9.1", 0), (b"2x9.1", 0), (b"2.9x1", 0),
         (b"2.9.x", 0), (b"300.256.255", 0xFFFFFF), (b"00.000000000000000000001.1", 0x000101),
         (b"99999999999999.1.1", 0xFF0101),
     ],
@@ -135,6 +135,35 @@ def test_what_is_no_object_is_refused(raw):
 def test_versions(text, version):
     LAB.reset()
     assert LAB.call(bus_version, text=LAB.put(text), length=len(text)).outputs["eax"] == version
+
+
+WHOLE = b' \t{\t "a"\t : "x\\\\\\"y" \t,\t "b"\t:\t[ "q\\"r" , {"c":"}"} ]\t , "ldm" : true\t }\t '
+BLANKS = WHOLE.replace(b" ", b"\t")
+
+
+@pytest.mark.parametrize(
+    "whole", [WHOLE, BLANKS, WHOLE.replace(b"\t", b"")], ids=["both", "tabs", "spaces"]
+)
+def test_a_text_that_ends_anywhere_is_refused_inside_its_bytes(whole):
+    end = whole.rindex(b"}") + 1
+    assert [told(whole[:size])[0] for size in range(len(whole) + 1)] == [1] * end + [0] * (
+        len(whole) + 1 - end
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "value"),
+    [
+        (b'{"cluster":5}', "clustered", 0),
+        (b'{"cluster":"x"}', "clustered", 1),
+        (b'{"version":20911}', "version", 0),
+        (b'{"ldm":tru}', "lame_duck", 0),
+        (b'{"ldm":t}', "lame_duck", 0),
+    ],
+)
+def test_values_of_another_kind_mean_nothing(raw, name, value):
+    wrong, link = told(raw)
+    assert (wrong, getattr(link, name)) == (0, value)
 
 
 KEYS = st.sampled_from(

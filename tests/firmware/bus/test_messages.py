@@ -175,6 +175,9 @@ BAD = [
     (BAD_HEADER, b"HMSG a 2 13 13\r\nNATS/1.0 \r\n\r\n\r\n"),
     (BAD_HEADER, b"HMSG a 2 15 15\r\nNATS/1.0 50\r\n\r\n\r\n"),
     (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 5x3\r\n\r\n\r\n"),
+    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 /03\r\n\r\n\r\n"),
+    (BAD_HEADER, b"HMSG a 2 14 14\r\nNATS/1.0 5\r\n\r\n\r\n"),
+    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 50:\r\n\r\n\r\n"),
     (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0x503\r\n\r\n\r\n"),
 ]
 

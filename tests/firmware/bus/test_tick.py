@@ -19,12 +19,16 @@ from firmware.layouts.bus_sites import (
     UNEXPECTED,
 )
 from firmware.layouts.clock import NEVER
+from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG
 from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth
 from firmware.layouts.node import CLOCK, LEASE, NETWORK
 from firmware.layouts.tcp import TCP_RESET, TcpState
+from firmware.layouts.tls_pool import TLS_POOL
+from firmware.layouts.tls_sites import NO_ARENA
+from firmware.layouts.variants import VARIANTS
 from tests.support.bus import INFO, BusBench
-from tests.support.segments import NOW, OUR_PORT, ms
+from tests.support.segments import NOW, OUR_PORT, PEER_IP, loaded, ms
 
 BENCH = BusBench(bus_link_tick, bus_tick, bus_flush, bus_next, semantics=False)
 CONNECT = (
@@ -79,6 +83,14 @@ def logged_in():
     server(payload=b"PONG\r\n")
     tick()
     assert BENCH.link.state == LinkState.UP
+
+
+def prepare_tls():
+    """Let the node want TLS, and have all of it but arenas."""
+    BENCH.lab.g(CONFIG).gateway_secure = 1
+    BENCH.lab.g(VARIANTS).usable = 1
+    BENCH.lab.g(CLOCK).unix_time = BENCH.lab.g(CONFIG).build_time = 1_800_000_000
+    BENCH.lab.g(CLOCK).unix_tsc = NOW
 
 
 def test_from_the_dial_to_up():
@@ -172,6 +184,29 @@ class TestDown:
         BENCH.lab.g(FLEET_CONFIG).servers[0].host_len = 3
         tick()
         assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, NO_ADDRESS.code)
+
+    def test_a_name_is_waited_for_until_the_attempt_is_over(self):
+        config = BENCH.lab.g(FLEET_CONFIG)
+        config.servers[0].host[0:3], config.servers[0].host_len = b"a.b", 3
+        BENCH.lab.g(NETWORK).dns1 = loaded(PEER_IP)
+        assert tick() == ms(15_000)
+        assert BENCH.link.state == LinkState.RESOLVE
+        BENCH.at(15_000)
+        tick()
+        assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, TIMEOUT.code)
+
+    def test_a_handshake_waits_for_an_arena(self):
+        prepare_tls()
+        pool = BENCH.lab.g(TLS_POOL)
+        pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, BENCH.shards[1]
+        assert tick() == ms(15_000)
+        assert (BENCH.link.state, pool.waiting) == (LinkState.RESOLVE, 1)
+
+    def test_without_arenas_there_is_no_tls(self):
+        prepare_tls()
+        tick()
+        assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, NO_ARENA.code)
+        assert BENCH.context.failure == 0
 
     def test_no_entropy_no_connection(self):
         BENCH.lab.g(DRBG).seeded = 0
