@@ -2,8 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import each_held, held_grant, name_slot
-from firmware.fleet.tokens import key_find, key_number
-from firmware.fleet.watch import ERROR
+from firmware.fleet.tokens import ERROR, key_find, key_number
 from firmware.layouts.bus import BUS_IN, BusMessage
 from firmware.layouts.fleet import (
     FLEET,

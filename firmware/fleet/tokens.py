@@ -51,6 +51,7 @@ CONSTANT = Region("a constant", "its bytes, bounded by its length")
 DIGITS_MAX = 19
 """No number of so many digits leaves 64 bits."""
 ACK = constant("fleet_ack_prefix", ACK_PREFIX, "how the reply subject of a delivery begins")
+ERROR = constant("fleet_error_key", b'"error":', "what an answer has that refuses")
 DOT, SPACE, PLUS = ord("."), ord(" "), ord("+")
 
 

@@ -4,11 +4,13 @@ from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open, bus_request_id
 from firmware.bus.turn import bus_next
 from firmware.fleet.answer import lease_answered
+from firmware.fleet.budget import budget_answered
 from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
 from firmware.fleet.held import each_held, held_find, held_stop, lease_mirror
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
+from firmware.fleet.ticket import ticket_answered
 from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
 from firmware.layouts.bus import BUS_IN, INBOX_SID, BusLink, BusMessage
 from firmware.layouts.clock import NEVER
@@ -108,7 +110,14 @@ def watch_open(a: Asm) -> None:
         Fleet.watch_sid,
         Fleet.watch_inbox,
     ],
-    calls=[bus_next, watch_heard, watch_answered, lease_answered],
+    calls=[
+        bus_next,
+        watch_heard,
+        watch_answered,
+        lease_answered,
+        ticket_answered,
+        budget_answered,
+    ],
     saves=[RBX, RBP],
     source="firmware/docs/fleet.md#messages",
 )
@@ -142,8 +151,10 @@ def fleet_next(a: Asm) -> None:
             a.leave(NE, other)
             a.call(watch_answered)
             a.jmp(messages.top)
-        a.call(lease_answered)
-        a.again(NC, messages)
+        for answered in (lease_answered, ticket_answered, budget_answered):  # unrolled
+            a.mov(EAX, BUS_IN.it.inbox)
+            a.call(answered)
+            a.again(NC, messages)
     a.mov(EAX, FleetKind.REPLY)
     a.ret()
     a.place(message)

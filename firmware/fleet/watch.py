@@ -6,7 +6,8 @@ watch, and all that it showed is forgotten. Only what a gap-free watch shows is 
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import held_judge_all, held_seen
-from firmware.fleet.tokens import ack_take, key_find, key_number
+from firmware.fleet.ticket import ticket_seen
+from firmware.fleet.tokens import ERROR, ack_take, key_find, key_number
 from firmware.fleet.view import (
     budget_put,
     key_kind,
@@ -48,6 +49,7 @@ from toolchain.asm import (
     R8,
     R8D,
     R10,
+    R10D,
     R11,
     R12,
     R12D,
@@ -72,7 +74,6 @@ from toolchain.asm import (
 from toolchain.layout.data import constant
 
 LAST_CONSUMER = constant("fleet_last_consumer", b"Nats-Last-Consumer:", "what a heartbeat counts")
-ERROR = constant("fleet_error_key", b'"error":', "what an answer has that refuses")
 PENDING = constant("fleet_pending_key", b'"num_pending":', "deliveries that a new consumer has")
 
 
@@ -305,7 +306,7 @@ def watch_answered(a: Asm) -> None:
         In(RCX, int, "revision"),
     ],
     clobbers=CALLER_SAVED,
-    calls=[plan_put, lease_put, ticket_put, budget_put, unreadable_note, held_seen],
+    calls=[plan_put, lease_put, ticket_put, budget_put, unreadable_note, held_seen, ticket_seen],
     saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#records",
 )
@@ -318,14 +319,19 @@ def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
     for which, target in (
         (RecordKind.LEASE, lease_put),
         (RecordKind.PLAN, plan_put),
-        (RecordKind.TICKET, ticket_put),
         (RecordKind.BUDGET, budget_put),
-    ):  # four kinds, unrolled
+    ):  # three kinds, unrolled
         a.cmp(R12D, which)
         with a.if_(E):
             a.call(target)
             a.jmp(put)
-    a.jmp(out)
+    a.cmp(R12D, RecordKind.TICKET)
+    a.j(NE, out)
+    a.call(ticket_put)
+    a.j(C, put)
+    a.mov(ECX, R13D)
+    a.mov(EDX, R10D)
+    a.jmp(ticket_seen)
     a.place(put)
     with a.if_(C):
         a.mov(EAX, R12D)

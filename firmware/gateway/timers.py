@@ -5,6 +5,7 @@ from firmware.events.publish import publish_judge
 from firmware.failure import shard_fail
 from firmware.gateway.handshake import gateway_handshake, later
 from firmware.gateway.send import gateway_heartbeat
+from firmware.layouts.fleet import TICKET_LOOK_MS
 from firmware.layouts.gateway import (
     BEAT_UNSENT,
     CLOSE_KEEPING_SESSION,
@@ -16,7 +17,7 @@ from firmware.layouts.gateway import (
     GatewayState,
 )
 from firmware.layouts.log import GATEWAY_ZOMBIE
-from firmware.layouts.node import Clock, CoreState, core
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import WebSocketContext, WsState
@@ -206,6 +207,14 @@ def gateway_tick(a: Asm, shard: ShardContext) -> None:
     a.cmp(RCX, RAX)
     a.cmov(B, RAX, RCX)
     a.place(timed)
+    a.test(gateway.flags, GatewayFlag.TICKET_WAIT)
+    with a.if_(NZ):
+        # Its answer comes on another connection, which wakes no shard.
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, TICKET_LOOK_MS)
+        a.add(RCX, core.now)
+        a.dec(RCX)
+        a.cmp(RCX, RAX)
+        a.cmov(B, RAX, RCX)
     a.dec(R12)
     a.cmp(R12, RAX)
     a.cmov(B, RAX, R12)

@@ -55,6 +55,7 @@ class FleetConfig(Struct):
     password = bytes_(0x090, CREDENTIAL_MAX, "with USER")
     nkey_seed = bytes_(0x0D0, NKEY_SEED_BYTES, "with NKEY: the Ed25519 private key", align=8)
     nkey_public = bytes_(0x0F0, NKEY_PUBLIC_BYTES, "with NKEY: the public key as text, U...")
+    reserve = u32(0x138, "session starts of the bot that nodes leave for people")
     servers = array(0x140, BusServer, SERVERS_MAX, "where NATS listens, tried in turn")
 
 

@@ -29,6 +29,8 @@ class GatewayFlag(enum.IntFlag):
 
     ACK_PENDING = 1 << 0
     BEAT_OWED = 1 << 1
+    TICKET_WAIT = 1 << 2
+    """Identify could leave, but the fleet's ticket is not ours yet."""
 
 
 class Op(enum.IntEnum):

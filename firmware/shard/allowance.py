@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
+from firmware.fleet.budget import budget_spent, budget_tell
 from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
@@ -115,7 +116,7 @@ def allowance_spent(a: Asm) -> None:
     outputs=[Out(EAX, "Hold.NO_IDENT_BUDGET, or 0")],
     clobbers=CALLER_SAVED,
     reads=[ShardContext.hold, Survivor.identified, ConfigBlob.identify_allowance],
-    calls=[shard_is_resumable, allowance_spent, log_write],
+    calls=[shard_is_resumable, allowance_spent, budget_spent, budget_tell, log_write],
     source="firmware/docs/lifecycle.md#allowance",
 )
 def allowance_hold(a: Asm, shard: ShardContext) -> None:
@@ -124,7 +125,12 @@ def allowance_hold(a: Asm, shard: ShardContext) -> None:
     a.call(shard_is_resumable)
     a.j(C, free)
     a.call(allowance_spent)
-    a.j(NC, free)
+    with a.if_(NC):
+        a.call(budget_spent)
+        a.j(NC, free)
+        a.call(budget_tell)
+        a.mov(EAX, Hold.NO_IDENT_BUDGET)
+        a.ret()
     a.cmp(shard.hold, Hold.NO_IDENT_BUDGET)
     with a.if_(NE):
         a.mov(EDX, Hold.NO_IDENT_BUDGET)

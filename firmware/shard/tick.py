@@ -8,6 +8,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.failure import shard_fail
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
+from firmware.layouts.gateway import GatewayContext, GatewayFlag
 from firmware.layouts.node import CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.plan import Leaving
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
@@ -25,6 +26,7 @@ from firmware.shard.phases import (
     shard_say_goodbye,
     tick_backoff,
 )
+from firmware.shard.startup import attempt_restart, wait_budget
 from firmware.shard.stop import shard_drain
 from firmware.tcp.timers import tcp_tick
 from firmware.tls.judge import tls_wakes
@@ -132,9 +134,11 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
         ShardContext.phase,
         ShardContext.failure,
         ShardContext.attempt_deadline,
+        GatewayContext.flags,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
+    writes=[ShardContext.attempt_started, ShardContext.attempt_deadline],
     calls=[
         gateway_poll,
         shard_find_failure,
@@ -142,6 +146,7 @@ def shard_find_failure(a: Asm, shard: ShardContext) -> None:
         shard_lose,
         shard_advance,
         gateway_tick,
+        wait_budget,
         tcp_tick,
         tls_wakes,
     ],
@@ -173,6 +178,10 @@ def tick_connection(a: Asm, shard: ShardContext) -> None:
     a.mov(R12, RAX)
     a.cmp(shard.failure, 0)
     a.j(NE, failed)
+    # Other nodes' Identifies are waited for at nobody's expense.
+    a.test(shard.gateway.flags, GatewayFlag.TICKET_WAIT)
+    with a.if_(NZ):
+        attempt_restart(a, shard)
     a.call(tcp_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)

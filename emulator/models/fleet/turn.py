@@ -4,11 +4,13 @@ from emulator.effects import World, model
 from emulator.models.bus.send import bus_close, bus_open, bus_request_id
 from emulator.models.bus.turn import bus_next
 from emulator.models.fleet.answer import lease_answered
+from emulator.models.fleet.budget import budget_answered
 from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
 from emulator.models.fleet.held import entries, held_find, held_stop, lease_mirror
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
+from emulator.models.fleet.ticket import ticket_answered
 from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
 from firmware.layouts.bus import BUS_IN, INBOX_SID
 from firmware.layouts.clock import NEVER
@@ -25,6 +27,7 @@ from firmware.layouts.fleet import (
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import CLOCK, CORE, LEASE
 
+ANSWERS = (lease_answered, ticket_answered, budget_answered)
 GRANTED = (HeldPhase.HELD, HeldPhase.RUNNING)
 
 
@@ -56,7 +59,7 @@ def fleet_next(w: World) -> int:
                 continue
             if message.inbox == fleet.watch_inbox:
                 watch_answered(w)
-            elif lease_answered(w, message.inbox):
+            elif all(answered(w, message.inbox) for answered in ANSWERS):
                 return FleetKind.REPLY
         elif message.sid < WATCH_SID:
             return FleetKind.MESSAGE

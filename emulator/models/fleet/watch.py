@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.fleet.held import held_judge_all, held_seen
+from emulator.models.fleet.ticket import ticket_seen
 from emulator.models.fleet.tokens import ack_take, key_find, key_number
 from emulator.models.fleet.view import (
     budget_put,
@@ -119,7 +120,9 @@ def record_take(w: World, kind: int, number: int, revision: int) -> None:
     elif kind == RecordKind.PLAN:
         bad = plan_put(w, revision)
     elif kind == RecordKind.TICKET:
-        bad = ticket_put(w, number, revision)[0]
+        bad, holder, op = ticket_put(w, number, revision)
+        if not bad:
+            ticket_seen(w, number, holder, op)
     else:
         bad = budget_put(w, revision)
     if bad:

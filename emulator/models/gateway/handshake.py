@@ -1,10 +1,12 @@
 """The answer to Hello."""
 
 from emulator.effects import World, model
+from emulator.models.fleet.ticket import ticket_spend, ticket_take
 from emulator.models.gateway.pace import gateway_pace_clear
 from emulator.models.gateway.send import gateway_identify, gateway_resume
-from firmware.layouts.gateway import GatewayState
+from firmware.layouts.gateway import GatewayFlag, GatewayState
 from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.profile import PROFILES
 from firmware.layouts.shard import Session, ShardContext, ShardFlag
 from firmware.limits import RESUME_TIMEOUT_MS
 
@@ -28,7 +30,12 @@ def gateway_handshake(w: World, shard: int) -> None:
             context.gateway.state = GatewayState.WAIT_RESUMED
             context.phase_deadline = later(w, RESUME_TIMEOUT_MS)
         return
+    if ticket_take(w, shard, PROFILES[context.profile].identify_spacing_ms):
+        context.gateway.flags |= GatewayFlag.TICKET_WAIT
+        return
+    context.gateway.flags &= ~GatewayFlag.TICKET_WAIT
     if not gateway_identify(w, shard):
+        ticket_spend(w, shard)
         context.flags &= ~ShardFlag.SEQ_VALID
         context.gateway.state = GatewayState.WAIT_READY
         gateway_pace_clear(w, shard)

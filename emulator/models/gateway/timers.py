@@ -16,7 +16,7 @@ from firmware.layouts.gateway import (
     GatewayState,
 )
 from firmware.layouts.log import GATEWAY_ZOMBIE
-from firmware.layouts.node import CORE
+from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import WsState
@@ -82,4 +82,6 @@ def gateway_tick(w: World, shard: int) -> int:
     times = [t for t in (context.phase_deadline, beat) if t]
     if gateway.flags & GatewayFlag.ACK_PENDING:
         times.append((gateway.hb_sent_at + gateway.interval_cycles) % 2**64)
+    if gateway.flags & GatewayFlag.TICKET_WAIT:
+        times.append((now + 20 * w.g(CLOCK).tsc_cycles_per_ms) % 2**64)
     return int(min(*times, again, NEVER))

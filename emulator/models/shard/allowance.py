@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.cpu.date import date_now
+from emulator.models.fleet.budget import budget_spent, budget_tell
 from emulator.models.log import log_write
 from emulator.models.memory.kept import survivor_store
 from emulator.models.shard.resume import shard_is_resumable
@@ -46,8 +47,13 @@ def allowance_spent(w: World) -> int:
 @model
 def allowance_hold(w: World, shard: int) -> int:
     """A Resume costs nothing; the line comes when the hold begins."""
-    if shard_is_resumable(w, shard) or not allowance_spent(w):
+    if shard_is_resumable(w, shard):
         return Hold.NONE
+    if not allowance_spent(w):
+        if not budget_spent(w, shard):
+            return Hold.NONE
+        budget_tell(w)
+        return Hold.NO_IDENT_BUDGET
     context = w.view(ShardContext, shard)
     if context.hold != Hold.NO_IDENT_BUDGET:
         used, allowance = w.g(SURVIVOR).identified, w.g(CONFIG).identify_allowance

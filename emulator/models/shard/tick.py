@@ -13,10 +13,12 @@ from emulator.models.shard.phases import (
     shard_say_goodbye,
     tick_backoff,
 )
+from emulator.models.shard.startup import wait_budget
 from emulator.models.shard.stop import shard_drain
 from emulator.models.tcp.timers import tcp_tick
 from emulator.models.tls.judge import tls_wakes
 from firmware.layouts.clock import NEVER
+from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import End, Phase, ShardContext, ShardState
 from firmware.layouts.stop import STOP, StopPhase
@@ -63,6 +65,9 @@ def tick_connection(w: World, shard: int) -> int:
             shard_follow(w, shard)
         shard_lose(w, shard)
         return int(w.g(CORE).now)
+    if context.gateway.flags & GatewayFlag.TICKET_WAIT:
+        context.attempt_started = w.g(CORE).now
+        context.attempt_deadline = wait_budget(w, shard)
     wanted = min(wanted, tcp_tick(w, shard))
     wanted = min(wanted, tls_wakes(w, shard))
     if context.state == ShardState.ASSIGNED:

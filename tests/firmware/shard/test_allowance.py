@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet import FLEET_VIEW, PlanMode
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
@@ -172,3 +174,15 @@ def test_an_identify_takes_one_of_the_session_starts(before, after):
     LAB.g(PERMITS).remaining = before
     LAB.call(allowance_count)
     assert LAB.g(PERMITS).remaining == after
+
+
+@pytest.mark.parametrize(("remaining", "held"), [(6, Hold.NONE), (5, Hold.NO_IDENT_BUDGET)])
+def test_a_bot_whose_session_starts_are_down_to_the_reserve_holds_its_shards(remaining, held):
+    shard = prepare()
+    config, view = LAB.g(FLEET_CONFIG), LAB.g(FLEET_VIEW)
+    config.magic, config.reserve = FLEET_MAGIC, 5
+    view.plan.mode, view.plan.max_concurrency = PlanMode.ACTIVE, 1
+    view.budget.revision, view.budget.remaining, view.budget.total = 9, remaining, 1_000
+    for _ in range(2):
+        assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == held
+    assert lines().count("code=fleet.budgetSpent remaining=5 reserve=5 total=1000") == bool(held)

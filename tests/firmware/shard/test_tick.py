@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
-from firmware.layouts.gateway import GatewayState
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.gateway import GatewayFlag, GatewayState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
@@ -533,6 +534,27 @@ def test_tick_an_attempt_looks_again_when_it_ends(now):
     context.attempt_deadline = now + 7
     assert node.tick() == now + 6
     assert context.failure == End.NONE
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_tick_the_wait_for_a_ticket_of_the_fleet_spends_nothing_of_the_attempt(waits):
+    node = Node()
+    context = node.shards[0]
+    context.state, context.phase = ShardState.STARTING, Phase.HELLO
+    context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
+    context.websocket.state = WsState.OPEN
+    context.gateway.state = GatewayState.ANSWER if waits else GatewayState.WAIT_HELLO
+    context.flags = ShardFlag.ESTABLISHED
+    LAB.g(CONFIG).attempt_timeout_ms = 30_000
+    context.attempt_started, context.attempt_deadline = START - 9, START + 1
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    node.tick()
+    if waits:
+        assert context.gateway.flags == GatewayFlag.TICKET_WAIT
+        assert context.attempt_started == START
+        assert context.attempt_deadline == START + 30_000 * MS
+    else:
+        assert (context.attempt_started, context.attempt_deadline) == (START - 9, START + 1)
 
 
 def test_shards_tick_sweeps_active_slots_only():
