@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firmware.layouts.fleet import DURATION_MAX_MS, DURATION_MIN_MS
 from toolchain.cli.runtime import DEFAULT_NAME
 from toolchain.config.schema import MAX_LOCAL_SHARDS
 
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from toolchain.cli.runner import Runner, RunOptions
     from toolchain.config import NodeConfig
 
+FLEET_NODES_MAX, LEAST_FOR_DEMO = 8, 2
+LEASE_MS = 20_000
 NICS = ("transitional", "legacy", "modern")
-DEFAULT_CONCURRENCY = 16
+DEFAULT_CONCURRENCY = DEFAULT_SHARDS = 16
+FLEET_PATIENCE_S = 20
+"""More for each node: they boot beside each other."""
 FRAMES_A_SECOND = 8
 BOOT_PATIENCE_S, GROUP_PATIENCE_S = 60, 6
 
@@ -131,6 +136,8 @@ Examples:
   shardfw run --until-ready --json           boot, wait for READY, print the figures, end
   shardfw run --no-tls                       over ws://, to read along with --pcap
   shardfw run -c node.toml --nic modern      with a configuration, on another device
+  shardfw run --fleet 3 --shards 12          three nodes that share the shards over NATS
+  shardfw run --fleet 3 --demo-takeover      kill one of them, and see how long its shards are away
 
 \b
 JSON, printed once when all shards are READY:
@@ -138,7 +145,12 @@ JSON, printed once when all shards are READY:
   transport                "wss": over TLS 1.3, "ws": plain WebSocket
   nbp_to_ready_ms          from the node's first instruction, by its own clock
   power_on_to_ready_ms     from the start of QEMU, by this machine's clock
-  image_bytes              size of the boot image"""
+  image_bytes              size of the boot image
+
+\b
+With --fleet: nodes (label, name, alive, slots), shards, connected, slots, held, transport, image_bytes;
+with --demo-takeover: nodes, shards, slots, lease_ms, victim, takers, moved_shards, kill_to_claim_ms,
+kill_to_connected_ms, resumed, identified and identify_gate_refusals, which must be 0."""
 )
 @click.option(
     "--shards", type=click.IntRange(1, MAX_LOCAL_SHARDS), help="How many shards.  [default: 16]"
@@ -189,6 +201,25 @@ JSON, printed once when all shards are READY:
 @click.option(
     "--name", default=DEFAULT_NAME, show_default=True, help="How status, lease and stop find it."
 )
+@click.option(
+    "--fleet",
+    "nodes",
+    type=click.IntRange(1, FLEET_NODES_MAX),
+    help="Run so many nodes on one segment, with a NATS server; they share the shards.",
+)
+@click.option(
+    "--slots", type=click.IntRange(1), help="Slots of the fleet's plan.  [default: nodes]"
+)
+@click.option(
+    "--lease-ms",
+    default=LEASE_MS,
+    show_default=True,
+    type=click.IntRange(DURATION_MIN_MS, DURATION_MAX_MS),
+    help="How long a lease of the fleet lasts.",
+)
+@click.option(
+    "--demo-takeover", "demo", is_flag=True, help="Kill a node of the fleet, print what came of it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
 def command(
     *,
@@ -204,6 +235,10 @@ def command(
     load: float,
     pcap: Path | None,
     name: str,
+    nodes: int | None,
+    slots: int | None,
+    lease_ms: int,
+    demo: bool,
     as_json: bool,
 ) -> None:
     """Boot a QEMU node over the network against a local gateway and watch its shards.
@@ -212,6 +247,10 @@ def command(
     Ctrl-C ends all of it, and so does `shardfw stop`. Exit codes: 0 READY, stopped or ended by
     Ctrl-C, 1 not all READY (too late, FATAL, no memory) or QEMU ended, 2 wrong usage.
     """
+    if nodes is not None and (not local or pcap is not None):
+        raise click.UsageError("--fleet has a gateway of its own and no --pcap")
+    if demo and (nodes is None or nodes < LEAST_FOR_DEMO):
+        raise click.UsageError("--demo-takeover needs another node: --fleet 2 or more")
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
     if tls is not None and not local:
@@ -229,6 +268,30 @@ def command(
     from toolchain.cli.runtime import RunnerError  # noqa: PLC0415
     from toolchain.link import LinkError  # noqa: PLC0415
 
+    wait_s = _patience(checked) if timeout is None else timeout
+    if nodes is not None:
+        from toolchain.cli.fleet_services import FleetRunOptions  # noqa: PLC0415
+        from toolchain.cli.run_fleet import cap_for, fleet_main  # noqa: PLC0415
+
+        cut = nodes if slots is None else slots
+        fleet = FleetRunOptions(
+            config=checked,
+            nodes=nodes,
+            total=checked.shards.total or DEFAULT_SHARDS,
+            slots=cut,
+            cap=cap_for(nodes, cut),
+            lease_ms=lease_ms,
+            target="direct" if direct else "bios",
+            memory_mb=memory,
+            nic=NicModel[nic.upper()],
+            tls=tls is not False,
+            load=load,
+            name=name,
+        )
+        if timeout is None:
+            wait_s += FLEET_PATIENCE_S * nodes
+        fleet_main(fleet, until_ready=until_ready, demo=demo, timeout=wait_s, as_json=as_json)
+        return
     options = RunOptions(
         config=checked,
         name=name,
@@ -240,7 +303,6 @@ def command(
         load=load,
         pcap=pcap,
     )
-    wait_s = _patience(checked) if timeout is None else timeout
     work = _run(options, until_ready=until_ready, timeout=wait_s, as_json=as_json)
     try:
         report = asyncio.run(work)

@@ -6,11 +6,12 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pydantic import SecretBytes
+from pydantic import SecretBytes, SecretStr
 
 from toolchain.config.control_key import KEY_BYTES_MIN
 from toolchain.config.endpoint import QEMU_HOST
-from toolchain.config.schema import DISCOVERY_PATH
+from toolchain.config.fleet import FleetConfig
+from toolchain.config.schema import DISCOVERY_PATH, ShardsConfig
 
 if TYPE_CHECKING:
     from toolchain.config import NodeConfig
@@ -50,6 +51,43 @@ def with_lines(config: NodeConfig) -> NodeConfig:
     """Return the configuration with the log lines that the runner reads: info, on COM1."""
     level = config.log.level if config.log.level in ("debug", "trace") else "info"
     return replace(config, log=config.log.model_copy(update={"serial": True, "level": level}))
+
+
+def with_fleet(
+    config: NodeConfig, bot: str, port: int, login: tuple[str, str], cap: int
+) -> NodeConfig:
+    """Return the configuration of a node of a fleet whose NATS is this machine's.
+
+    The node takes its name from its network card, so that all nodes boot one image. What a fleet
+    excludes is taken out.
+
+    Args:
+        config: A node's.
+        bot: The fleet.
+        port: Where NATS listens.
+        login: User and password of all nodes.
+        cap: Slots that a node may hold.
+    """
+    fleet = FleetConfig.model_validate(
+        {
+            "bot": bot,
+            "servers": [f"{QEMU_HOST}:{port}"],
+            "auth": "user",
+            "user": login[0],
+            "cap": cap,
+            "publish": config.fleet.publish,
+        }
+    )
+    return replace(
+        config,
+        fleet=fleet,
+        fleet_password=SecretStr(login[1]),
+        fleet_nkey=None,
+        shards=ShardsConfig.of_fleet(),
+        lease=config.lease.model_copy(update={"duration_ms": 0}),
+        plan=config.plan.model_copy(update={"auto": False}),
+        sessions=config.sessions.model_copy(update={"provider": "none"}),
+    )
 
 
 def with_control_key(config: NodeConfig) -> NodeConfig:

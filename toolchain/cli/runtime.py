@@ -166,10 +166,11 @@ class ControlServer:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop: hang up on whoever still asks, and take the socket away."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        """Stop: hang up on whoever still asks, and take the socket away. Safe to call twice."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
         still = dict(self._open)
         for task in still:
             task.cancel()

@@ -185,16 +185,15 @@ def render(found: Report) -> RenderableType:
     else:
         parts.append(Text(f"{found['bot']}: {sentence(found['plan'])}"))
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("slot", "shards", "node", "boot"):
+    for name in ("slot", "shards", "node"):
         table.add_column(name, no_wrap=True)
-    for name in ("generation", "written", "unchanged here", "sessions", "sequences"):
+    for name in ("gen", "written", "unchanged", "sessions", "sequences"):
         table.add_column(name, justify="right", no_wrap=True)
     for slot in found["slots"]:
         table.add_row(
             str(slot["slot"]),
             _shards(slot),
             _holder(slot),
-            slot["boot"] or "",
             str(slot["generation"]),
             f"{milliseconds(slot['age_ms'])} ago",
             milliseconds(slot["seen_ms"]),

@@ -30,7 +30,7 @@ def _json(report: object) -> None:
 async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
     """Show who has which slot, since when, how far its shards are, tickets, budget.
 
-    "written" is the age of the record by the server's clock. "unchanged here" is how long this command
+    "written" is the age of the record by the server's clock. "unchanged" is how long this command
     has seen it as it is; a holder renews every five seconds of a 20 s lease.
     """
     from rich.console import Console  # noqa: PLC0415
