@@ -79,7 +79,7 @@ sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SEC
 planted: setup ## Plant known bugs in a copy of the tree; the simulation must find each one
 	$(BIN)/python -m emulator.simulation.planted --jobs $(WORKERS) $(ARGS)
 
-fuzz: setup ## Fuzz the parsers of TLS and X.509 in the emulator (FUZZ_SECONDS=3600)
+fuzz: setup ## Fuzz the parsers of TLS, X.509 and NATS in the emulator (FUZZ_SECONDS=3600)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 ci: ## Exactly what CI runs

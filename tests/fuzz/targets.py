@@ -1,4 +1,4 @@
-"""The parser routines under fuzzing, each in a machine of its own: certificates here, and all of them."""
+"""The parser routines under fuzzing, each in a machine of its own: certificates here, and a list of all."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emulator.fuzz.engine import BrokenRuleError, Target
+from firmware.layouts.bus import LinkState
 from firmware.layouts.x509 import Certificate
 from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState
 from firmware.x509.certificate import x509_parse
 from firmware.x509.chain import x509_chain_begin
 from firmware.x509.path import x509_chain_step
 from tests.fuzz import corpus
+from tests.fuzz.bus import link
 from tests.fuzz.handshake import WAITING, connected, flight, messages, records, sealed
 from tests.fuzz.watched import STEPS_MAX, watched
 from tests.support.chains import CHAIN, REGIONS, STORE, listed, store_of
@@ -114,5 +116,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "records-flight": flight,
     "records-sealed": sealed,
     "records-raw": connected,
+    "bus-info": lambda: link(LinkState.INFO),
+    "bus-up": lambda: link(LinkState.UP),
 }
 """How each is made, by name."""

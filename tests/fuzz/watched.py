@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS_MAX = 2_000_000
 """Of the watched routines, for one input: what the longest legal one needs, several times over."""
+LAYERS = ("firmware.tls.", "firmware.x509.", "firmware.bus.", "firmware.text")
 STEPS_MAX = 100
 """Turns of a chain's search; its own budget ends before."""
 
 
 def _parsers(placed: Placed) -> bool:
-    return str(placed.thing.module).startswith(("firmware.tls.", "firmware.x509."))
+    return str(placed.thing.module).startswith(LAYERS)
 
 
 def watched(lab: Lab) -> Watch:
-    """Watch the routines of TLS and X.509 of a machine."""
+    """Watch the parsers of a machine: TLS, X.509, NATS."""
     lab.machine.environment = Environment(recording=False)
     return Watch(lab.machine, _parsers, INSTRUCTIONS_MAX)
