@@ -14,6 +14,7 @@ from firmware.layouts.bus_sites import (
     TLS_WANTED,
 )
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.credentials import CREDENTIALS, Credentials
 from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth, FleetConfig
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsContext, TlsState
@@ -26,7 +27,7 @@ from toolchain.asm import AL, EDX, NE, RBP, RBX, A, Asm, B, E, In, routine
     reads=[
         BusLink.state, BusLink.headers, BusLink.clustered, BusLink.version, BusLink.lame_duck,
         BusLink.tls_required, BusLink.tls_available, BusLink.nonce_len, ConfigBlob.gateway_secure,
-        TlsContext.state, FleetConfig.servers_used, FleetConfig.auth,
+        TlsContext.state, FleetConfig.servers_used, Credentials.auth,
     ],
     writes=[BusLink.state, BusLink.informed],
     calls=[bus_fail],
@@ -65,7 +66,7 @@ def bus_judge(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.or_(AL, link.tls_available)
         a.j(E, fail)
     a.place(login)
-    a.cmp(FLEET_CONFIG.it.auth, BusAuth.NKEY)
+    a.cmp(CREDENTIALS.it.auth, BusAuth.NKEY)
     with a.if_(E):
         a.mov(EDX, NO_NONCE.code)
         a.cmp(link.nonce_len, 0)

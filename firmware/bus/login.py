@@ -21,7 +21,8 @@ from firmware.layouts.bus import (
     BusLogin,
     LinkState,
 )
-from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth, FleetConfig
+from firmware.layouts.credentials import CREDENTIALS, Credentials
+from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.text import TEXT_OUT
 from firmware.text import put, put_escaped
@@ -69,7 +70,7 @@ def bus_sign(a: Asm, link: BusLink) -> None:
     """Sign the nonce with the node's own key, and forget the key."""
     login = BUS_LOGIN.it
     a.lea(RDI, login.key.scalar.address)
-    a.lea(RSI, FLEET_CONFIG.it.nkey_seed.address)
+    a.lea(RSI, CREDENTIALS.it.nkey_seed.address)
     a.call(ed25519_key)
     a.lea(RDI, login.signature.address)
     a.lea(RSI, login.key.scalar.address)
@@ -129,8 +130,8 @@ def _put_string(a: Asm, text: Mem8[int], length: Mem8[int]) -> None:
     outputs=[Out(CF, "1 = no room yet")],
     clobbers=CALLER_SAVED,
     reads=[
-        FleetConfig.auth, FleetConfig.user, FleetConfig.user_len, FleetConfig.password,
-        FleetConfig.password_len, FleetConfig.nkey_public, Bus.node, Bus.node_len,
+        Credentials.auth, Credentials.user, Credentials.user_len, Credentials.password,
+        Credentials.password_len, Credentials.nkey_public, Bus.node, Bus.node_len,
     ],
     writes=[BusLink.state, TEXT_OUT],
     calls=[
@@ -141,26 +142,26 @@ def _put_string(a: Asm, text: Mem8[int], length: Mem8[int]) -> None:
 )  # fmt: skip
 def bus_hello(a: Asm, link: BusLink, shard: ShardContext) -> None:
     """Send CONNECT, the subscription to the link's inbox and PING, in one piece."""
-    config, full, nkey, named = FLEET_CONFIG.it, *map(a.label, ("full", "nkey", "named"))
+    mine, full, nkey, named = CREDENTIALS.it, *map(a.label, ("full", "nkey", "named"))
     a.mov(ECX, HELLO_MAX)
     a.call(tls_reserve)
     a.j(C, full)
     a.mov(R12, RDI)
     put(a, CONNECT_TEXT)
     _put_string(a, BUS.it.node.address, BUS.it.node_len)
-    a.cmp(config.auth, BusAuth.NKEY)
+    a.cmp(mine.auth, BusAuth.NKEY)
     a.j(E, nkey)
-    a.cmp(config.auth, BusAuth.USER)
+    a.cmp(mine.auth, BusAuth.USER)
     a.j(NE, named)
     put(a, USER_TEXT)
-    _put_string(a, config.user.address, config.user_len)
+    _put_string(a, mine.user.address, mine.user_len)
     put(a, PASSWORD_TEXT)
-    _put_string(a, config.password.address, config.password_len)
+    _put_string(a, mine.password.address, mine.password_len)
     a.jmp(named)
     a.place(nkey)
     put(a, NKEY_TEXT)
-    a.lea(RSI, config.nkey_public.address)
-    a.mov(ECX, FleetConfig.nkey_public.size)
+    a.lea(RSI, mine.nkey_public.address)
+    a.mov(ECX, Credentials.nkey_public.size)
     a.rep_movsb()
     put(a, SIGNATURE_TEXT)
     a.call(bus_put_signature)

@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.bus import (
     BUS,
+    ENROL_TEXT,
     FIRST_LETTER,
     INBOX_TEXT,
     PING_TEXT,
@@ -33,6 +34,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     C,
+    E,
     In,
     Out,
     Reg32,
@@ -184,13 +186,17 @@ def bus_request_id(a: Asm, link: BusLink) -> None:
     ],
     outputs=[Out(RDI, "the first byte after it")],
     clobbers=[RAX, RCX, RSI],
-    reads=[Bus.node_len, Bus.node, Bus.boot_text, BusLink.index],
+    reads=[Bus.enrolling, Bus.node_len, Bus.node, Bus.boot_text, BusLink.index],
     writes=[TEXT_OUT],
     source="firmware/docs/bus.md#requests",
 )
 def bus_put_inbox(a: Asm, link: BusLink, text: Reg64) -> None:
     """Write the link's own subject up to its number: `_I.<node>.<boot>.<c or d>.`."""
-    put(a, INBOX_TEXT)
+    a.cmp(BUS.it.enrolling, 0)
+    with a.if_(E):
+        put(a, INBOX_TEXT)
+    with a.else_():
+        put(a, ENROL_TEXT)
     a.lea(RSI, BUS.it.node.address)
     a.movzx(ECX, BUS.it.node_len)
     a.rep_movsb()

@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
 from firmware.layouts.bus import BUS, LINK_SLOTS, LINKS, NODE_NAME_BYTES, Bus, BusLink
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.credentials import CREDENTIALS, SECRETS_BYTES, Credentials
 from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
 from firmware.layouts.log import BUS_NO_MEMORY, BUS_STARTED
 from firmware.layouts.memory import MEMORY, Memory
@@ -30,6 +31,7 @@ from toolchain.asm import (
     R13D,
     RAX,
     RBX,
+    RCX,
     RDI,
     RDX,
     RSI,
@@ -70,6 +72,29 @@ def bus_name(a: Asm) -> None:
 
 
 @routine(
+    clobbers=[RAX, RCX, RSI, RDI],
+    reads=[FleetConfig.auth, FleetConfig.user_len, FleetConfig.password_len],
+    writes=[Credentials],
+    source="firmware/docs/bus.md#login",
+)
+def bus_credentials(a: Asm) -> None:
+    """Take the login of the configuration; one that is released with the token replaces it."""
+    config, mine = FLEET_CONFIG.it, CREDENTIALS.it
+    for source, target in (
+        (config.auth, mine.auth),
+        (config.user_len, mine.user_len),
+        (config.password_len, mine.password_len),
+    ):  # unrolled: three bytes
+        a.mov(AL, source)
+        a.mov(target, AL)
+    a.lea(RSI, config.user.address)
+    a.lea(RDI, mine.user.address)
+    a.mov(ECX, SECRETS_BYTES // 8)
+    a.rep_movsq()
+    a.ret()
+
+
+@routine(
     outputs=[Out(CF, "1 = no memory left for a link")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -80,7 +105,7 @@ def bus_name(a: Asm) -> None:
         Bus.boot, BusLink.context, BusLink.index, BusLink.server,
         ShardContext.unleased, Slot.context,
     ],
-    calls=[bus_name, drbg_u64, put_hex, workspace_map, log_write],
+    calls=[bus_name, bus_credentials, drbg_u64, put_hex, workspace_map, log_write],
     saves=[RBX, R12, R13],
     source="firmware/docs/bus.md#workspaces",
 )  # fmt: skip
@@ -88,6 +113,7 @@ def bus_setup(a: Asm) -> None:
     """Draw the number of this boot and give each link a workspace; nothing is dialled yet."""
     link, shard, full = BusLink.at(RBX), ShardContext.at(RAX), a.label("full")
     a.call(bus_name)
+    a.call(bus_credentials)
     a.call(drbg_u64)
     a.mov(BUS.it.boot, EAX)
     a.mov(EDX, EAX)

@@ -7,6 +7,8 @@ from firmware.fleet.answer import lease_answered
 from firmware.fleet.budget import budget_answered
 from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
+from firmware.fleet.enrol import enrol_begin, enrol_tick
+from firmware.fleet.enrol_grant import enrol_input
 from firmware.fleet.held import each_held, held_find, held_stop, lease_mirror
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
@@ -14,6 +16,7 @@ from firmware.fleet.ticket import ticket_answered
 from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
 from firmware.layouts.bus import BUS_IN, INBOX_SID, BusLink, BusMessage
 from firmware.layouts.clock import NEVER
+from firmware.layouts.enrol import ENROL, Enrol, EnrolState
 from firmware.layouts.fleet import (
     AVOID_MS,
     FLEET,
@@ -29,6 +32,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
+from firmware.layouts.token import TOKEN, BotToken
 from toolchain.asm import (
     CF,
     EAX,
@@ -60,16 +64,21 @@ from toolchain.asm import (
 
 
 @routine(
-    clobbers=[],
+    clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic],
     writes=[Lease.expired],
+    calls=[enrol_begin],
     source="firmware/docs/fleet.md#the-nodes-lease",
 )
 def fleet_setup(a: Asm) -> None:
-    """Begin without a lease: in a fleet nothing of a shard leaves before a slot is granted."""
+    """Begin without a lease: in a fleet nothing of a shard leaves before a slot is granted.
+
+    Entropy, cryptography and the bus are ready: a node without a token makes its key pair here.
+    """
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     with a.if_(E):
         a.mov(LEASE.it.expired, 1)
+        a.call(enrol_begin)
     a.ret()
 
 
@@ -117,6 +126,7 @@ def watch_open(a: Asm) -> None:
         lease_answered,
         ticket_answered,
         budget_answered,
+        enrol_input,
     ],
     saves=[RBX, RBP],
     source="firmware/docs/fleet.md#messages",
@@ -155,6 +165,8 @@ def fleet_next(a: Asm) -> None:
             a.mov(EAX, BUS_IN.it.inbox)
             a.call(answered)
             a.again(NC, messages)
+        a.call(enrol_input)
+        a.again(NC, messages)
     a.mov(EAX, FleetKind.REPLY)
     a.ret()
     a.place(message)
@@ -168,17 +180,36 @@ def fleet_next(a: Asm) -> None:
 @routine(
     outputs=[Out(RAX, "TSC by which it wants to run again; all ones = never")],
     clobbers=CALLER_SAVED,
-    reads=[FleetConfig.magic, CoreState.now, Clock.tsc_cycles_per_ms],
+    reads=[
+        FleetConfig.magic,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+        Enrol.state,
+        BotToken.length,
+        BusLink.context,
+    ],
     writes=[Fleet.next_deadline],
-    calls=[watch_check, watch_open, claims_tick, held_tick_all, lease_mirror],
-    saves=[R12],
+    calls=[enrol_tick, watch_check, watch_open, claims_tick, held_tick_all, lease_mirror],
+    saves=[RBX, RBP, R12],
     source="firmware/docs/fleet.md#turn",
 )
 def fleet_tick(a: Asm) -> None:
-    """Do what time asks for: the watch, renewals, releases, claims; then the node's own lease."""
+    """Do what time asks for: the watch, renewals, releases, claims; then the node's own lease.
+
+    Without a token there is nothing but the wait for it.
+    """
     a.mov(RAX, NEVER)
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     with a.if_(NE):
+        a.ret()
+    with a.block() as enrolled:
+        a.cmp(ENROL.it.state, EnrolState.OFF)
+        a.leave(E, enrolled)
+        control(a)
+        a.call(enrol_tick)
+        a.cmp(TOKEN.it.length, 0)
+        a.leave(NE, enrolled)
+        a.mov(FLEET.it.next_deadline, RAX)
         a.ret()
     a.call(watch_check)
     with a.if_(C):

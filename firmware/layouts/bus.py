@@ -177,6 +177,7 @@ class Bus(Struct):
     SIZE = 0x100 + LINKS * BusLink.SIZE
     boot = u32(0x00, "random, another one each boot; eight hexadecimal digits in subjects")
     node_len = u8(0x04, "bytes")
+    enrolling = u8(0x05, "1 = the node has no token yet: its inboxes begin with `_E.`, not `_I.`")
     next_deadline = u64(0x08, "TSC when a link next wants to run")
     node = bytes_(0x10, NODE_TEXT_MAX, "the node's name as a token of subjects", align=8)
     boot_text = bytes_(0x30, 8, "`boot` as it is written", align=8)
@@ -210,6 +211,11 @@ NKEY_TEXT = constant("bus_text_nkey", b'","nkey":"', "before the public key")
 SIGNATURE_TEXT = constant("bus_text_signature", b'","sig":"', "before the signature of the nonce")
 SUBSCRIBE_TEXT = constant("bus_text_subscribe", b'"}\r\nSUB ', "before the inbox")
 INBOX_TEXT = constant("bus_text_inbox", b"_I.", "what every inbox begins with")
+ENROL_LETTER = "E"
+ENROL_TEXT = constant(
+    "bus_text_enrol", f"_{ENROL_LETTER}.".encode(), "instead of that while the node enrols"
+)
+"""Another name, so that a login that may enrol and nothing else hears no other node's answers."""
 INBOX_END_TEXT = constant("bus_text_inbox_end", b"* %d\r\nPING\r\n" % INBOX_SID, "behind the inbox")
 FIRST_LETTER = ord("c")
 """Of CONTROL, as a token of its inbox; DATA has the next one."""

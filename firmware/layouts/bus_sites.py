@@ -24,6 +24,8 @@ CLOSED = _site(4, "closed", "the server closed the connection")
 SILENT = _site(5, "silent", "the server sent nothing, not even an answer to PING")
 LAME_DUCK = _site(6, "lame_duck", "the server is about to stop, another one is tried")
 
+RELOGIN = _site(7, "relogin", "the node was given a token and logs in anew")
+
 # -- what the server says of us, and closes -------------------------------------------------------
 STALE = _site(0x10, "stale", "the server got no PONG")
 AUTH_TIMEOUT = _site(0x11, "auth_timeout", "the login took longer than the server waits")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firmware.layouts.bus import LinkName
+from firmware.layouts.enrol import REASONS as ENROL_REASONS
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.events import Stuck
 from firmware.layouts.fleet import REASONS as FLEET_REASONS
@@ -278,6 +279,13 @@ FLEET_TICKET = code("fleet.ticket", Level.DEBUG, shard=DEC, key=DEC, waited=MS)
 FLEET_TICKET_VOID = code("fleet.ticketVoid", Level.WARN, shard=DEC, key=DEC)
 FLEET_BUDGET_SPENT = code("fleet.budgetSpent", Level.WARN, remaining=DEC, reserve=DEC, total=DEC)
 FLEET_FROZEN = code("fleet.clockStoodStill", Level.ERROR, seconds=DEC, held=DEC)
+_ENROL_REASON = texts({0: "none", **ENROL_REASONS})
+ENROL_WAITING = code(
+    "enrol.waiting", Level.WARN, fingerprint=HEX, until=fixed("shardfw_fleet_approve")
+)
+ENROL_IMPOSSIBLE = code("enrol.impossible", Level.ERROR, reason=_ENROL_REASON)
+ENROL_REFUSED = code("enrol.refused", Level.WARN, reason=_ENROL_REASON, refused=DEC)
+ENROL_DONE = code("enrol.done", Level.INFO, announced=DEC, refused=DEC)
 NODE_STOPPING = code("node.stopping", Level.INFO, reason=names(StopReason), shards=DEC)
 NODE_STOPPED = code("node.stopped", Level.INFO, closed=DEC, reset=DEC, left=DEC, took=MS)
 NODE_OFF = code("node.off", Level.INFO, acpi=DEC)

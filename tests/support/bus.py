@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from firmware.bus.messages import bus_take
 from firmware.layouts.bus import BUS, BUS_IN, BusKind, LinkState
 from firmware.layouts.config import CONFIG
+from firmware.layouts.credentials import CREDENTIALS
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, BusAuth
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.shard import ShardContext
@@ -59,11 +60,11 @@ class BusBench(Bench):
         return self.lab.g(BUS).links[0]
 
     def login(self, auth: BusAuth, user: bytes = b"n7", password: bytes = b"pw") -> None:
-        """Configure a login."""
-        config = self.lab.g(FLEET_CONFIG)
-        config.auth = auth
-        config.user_len, config.password_len = len(user), len(password)
-        config.user[0 : len(user)], config.password[0 : len(password)] = user, password
+        """Give the node a login; the configuration says the same."""
+        for mine in (self.lab.g(FLEET_CONFIG), self.lab.g(CREDENTIALS)):
+            mine.auth = auth
+            mine.user_len, mine.password_len = len(user), len(password)
+            mine.user[0 : len(user)], mine.password[0 : len(password)] = user, password
 
     def servers(self, count: int) -> None:
         """Configure so many servers, all of them the peer."""

@@ -13,6 +13,7 @@ from firmware.layouts.bus_sites import (
     TLS_WANTED,
 )
 from firmware.layouts.config import CONFIG
+from firmware.layouts.credentials import CREDENTIALS
 from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsState
@@ -37,7 +38,7 @@ def _refusal(w: World, link: int, shard: int) -> Site | None:
         bus.tls_required or bus.tls_available
     ):
         return NO_TLS
-    return NO_NONCE if fleet.auth == BusAuth.NKEY and not bus.nonce_len else None
+    return NO_NONCE if w.g(CREDENTIALS).auth == BusAuth.NKEY and not bus.nonce_len else None
 
 
 @model

@@ -9,7 +9,8 @@ from emulator.models.crypto.ed25519_chosen import ed25519_key, ed25519_sign
 from emulator.models.text import put_escaped
 from emulator.models.tls.transport import tls_commit, tls_reserve
 from firmware.layouts.bus import BUS, BUS_LOGIN, HELLO_MAX, BusLink, LinkState
-from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth
+from firmware.layouts.credentials import CREDENTIALS
+from firmware.layouts.fleet_config import BusAuth
 
 _CONNECT = (
     b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1,'
@@ -23,7 +24,7 @@ def bus_sign(w: World, link: int) -> None:
     """Over the nonce as it came; the key does not outlive it."""
     bus, login = w.view(BusLink, link), w.g(BUS_LOGIN)
     key = login.offset_of("key")
-    ed25519_key(w, key, w.g(FLEET_CONFIG).offset_of("nkey_seed"))
+    ed25519_key(w, key, w.g(CREDENTIALS).offset_of("nkey_seed"))
     ed25519_sign(w, login.offset_of("signature"), key, bus.offset_of("nonce"), bus.nonce_len)
     w.write(key, bytes(96))
 
@@ -44,7 +45,7 @@ def bus_put_signature(w: World, link: int, text: int) -> int:
 @model
 def bus_hello(w: World, link: int, shard: int) -> int:
     """CONNECT {...}, SUB, PING."""
-    config, bus = w.g(FLEET_CONFIG), w.g(BUS)
+    mine, bus = w.g(CREDENTIALS), w.g(BUS)
     start, full = tls_reserve(w, shard, HELLO_MAX)
     if full:
         return 1
@@ -57,13 +58,13 @@ def bus_hello(w: World, link: int, shard: int) -> int:
 
     put(_CONNECT)
     at = put_escaped(w, at, bus.offset_of("node"), bus.node_len)
-    if config.auth == BusAuth.USER:
+    if mine.auth == BusAuth.USER:
         put(b'","user":"')
-        at = put_escaped(w, at, config.offset_of("user"), config.user_len)
+        at = put_escaped(w, at, mine.offset_of("user"), mine.user_len)
         put(b'","pass":"')
-        at = put_escaped(w, at, config.offset_of("password"), config.password_len)
-    elif config.auth == BusAuth.NKEY:
-        put(b'","nkey":"' + bytes(config.nkey_public) + b'","sig":"')
+        at = put_escaped(w, at, mine.offset_of("password"), mine.password_len)
+    elif mine.auth == BusAuth.NKEY:
+        put(b'","nkey":"' + bytes(mine.nkey_public) + b'","sig":"')
         at = bus_put_signature(w, link, at)
     put(b'"}\r\nSUB ')
     at = bus_put_inbox(w, link, at)

@@ -65,6 +65,11 @@ def bus_put_inbox(w: World, link: int, text: int) -> int:
     """Name, boot and link as tokens."""
     bus = w.g(BUS)
     letter = b"cd"[w.view(BusLink, link).index :][:1]
-    made = b"_I.%b.%b.%b." % (bus.node[0 : bus.node_len], bytes(bus.boot_text), letter)
+    made = b"_%b.%b.%b.%b." % (
+        b"E" if bus.enrolling else b"I",
+        bus.node[0 : bus.node_len],
+        bytes(bus.boot_text),
+        letter,
+    )
     w.write(text, made)
     return text + len(made)

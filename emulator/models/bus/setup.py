@@ -7,6 +7,7 @@ from emulator.models.memory.windows import workspace_map
 from emulator.models.text import put_hex
 from firmware.layouts.bus import BUS
 from firmware.layouts.config import CONFIG
+from firmware.layouts.credentials import CREDENTIALS
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.log import BUS_NO_MEMORY, BUS_STARTED
 from firmware.layouts.memory import MEMORY
@@ -30,10 +31,20 @@ def bus_name(w: World) -> None:
 
 
 @model
+def bus_credentials(w: World) -> None:
+    """As configured."""
+    config, mine = w.g(FLEET_CONFIG), w.g(CREDENTIALS)
+    mine.auth, mine.user_len, mine.password_len = config.auth, config.user_len, config.password_len
+    for name in ("user", "password", "nkey_seed", "nkey_public"):
+        getattr(mine, name)[:] = bytes(getattr(config, name))
+
+
+@model
 def bus_setup(w: World) -> int:
     """The last two workspaces are the links'; rows of the table name them, and no shard is there."""
     bus, servers = w.g(BUS), w.g(FLEET_CONFIG).servers_used
     bus_name(w)
+    bus_credentials(w)
     bus.boot = drbg_u64(w)
     put_hex(w, bus.offset_of("boot_text"), bus.boot)
     for index, slot in enumerate((255, 254)):

@@ -7,6 +7,8 @@ from emulator.models.fleet.answer import lease_answered
 from emulator.models.fleet.budget import budget_answered
 from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
+from emulator.models.fleet.enrol import enrol_begin, enrol_tick
+from emulator.models.fleet.enrol_grant import enrol_input
 from emulator.models.fleet.held import entries, held_find, held_stop, lease_mirror
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
@@ -14,6 +16,7 @@ from emulator.models.fleet.ticket import ticket_answered
 from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
 from firmware.layouts.bus import BUS_IN, INBOX_SID
 from firmware.layouts.clock import NEVER
+from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_ASKED,
@@ -26,6 +29,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.token import TOKEN
 
 ANSWERS = (lease_answered, ticket_answered, budget_answered)
 GRANTED = (HeldPhase.HELD, HeldPhase.RUNNING)
@@ -33,9 +37,10 @@ GRANTED = (HeldPhase.HELD, HeldPhase.RUNNING)
 
 @model
 def fleet_setup(w: World) -> None:
-    """No lease."""
+    """No lease, and perhaps no token."""
     if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
         w.g(LEASE).expired = 1
+        enrol_begin(w)
 
 
 @model
@@ -59,7 +64,7 @@ def fleet_next(w: World) -> int:
                 continue
             if message.inbox == fleet.watch_inbox:
                 watch_answered(w)
-            elif all(answered(w, message.inbox) for answered in ANSWERS):
+            elif all(answered(w, message.inbox) for answered in ANSWERS) and enrol_input(w):
                 return FleetKind.REPLY
         elif message.sid < WATCH_SID:
             return FleetKind.MESSAGE
@@ -70,10 +75,15 @@ def fleet_next(w: World) -> int:
 
 @model
 def fleet_tick(w: World) -> int:
-    """At least ten times a second."""
+    """At least ten times a second; without a token only the wait for it."""
     fleet = w.g(FLEET)
     if w.g(FLEET_CONFIG).magic != FLEET_MAGIC:
         return NEVER
+    if w.g(ENROL).state != EnrolState.OFF:
+        due = enrol_tick(w, *control(w))
+        if not w.g(TOKEN).length:
+            fleet.next_deadline = due
+            return due
     if watch_check(w):
         watch_open(w)
     soonest = held_tick_all(w)

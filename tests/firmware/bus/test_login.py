@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from emulator.constant_time import same_traces
 from firmware.bus.login import bus_hello, bus_sign
 from firmware.layouts.bus import BUS_LOGIN, BusLogin, LinkState
+from firmware.layouts.credentials import CREDENTIALS
 from firmware.layouts.ed25519 import ED25519_WORK
-from firmware.layouts.fleet_config import FLEET_CONFIG, BusAuth
+from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.variants import VARIANTS, Variant
 from tests.support.bus import BusBench
 
@@ -27,7 +28,7 @@ def _fresh():
 
 def ready(nonce=NONCE):
     BENCH.login(BusAuth.NKEY)
-    config = BENCH.lab.g(FLEET_CONFIG)
+    config = BENCH.lab.g(CREDENTIALS)
     config.nkey_seed[:], config.nkey_public[:] = SEED, PUBLIC
     link = BENCH.up(LinkState.TLS, nonce_len=len(nonce))
     link.nonce[0 : len(nonce)] = nonce
@@ -81,7 +82,7 @@ def test_nonces_of_any_length(length):
 
 def test_the_steps_are_the_same_for_all_keys():
     link = ready()
-    at = BENCH.lab.g(FLEET_CONFIG).offset_of("nkey_seed")
+    at = BENCH.lab.g(CREDENTIALS).offset_of("nkey_seed")
 
     def put(seed, _public):
         BENCH.lab.machine.write(at, seed)

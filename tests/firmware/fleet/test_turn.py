@@ -11,8 +11,9 @@ from firmware.fleet.turn import (
     fleet_tick,
     watch_open,
 )
-from firmware.layouts.bus import LinkState
+from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.clock import NEVER
+from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_ASKED,
@@ -24,10 +25,15 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.node import CORE, LEASE
+from firmware.layouts.token import TOKEN
+from firmware.layouts.variants import VARIANTS
 from tests.support.bus import BusBench
+from tests.support.enrol import INFO, PRIVATE, public_of, sealed
+from tests.support.enrol import TOKEN as BOT_TOKEN
 from tests.support.fleet import BOT, set_fields
 from tests.support.segments import CYCLES_PER_MS as MS
 from tests.support.segments import NOW
+from tests.support.token import set_token
 
 BENCH = BusBench(fleet_close, fleet_next, fleet_release, fleet_setup, fleet_tick, watch_open)
 LAB = BENCH.lab
@@ -40,6 +46,7 @@ CREATED = b'{"type":"io.nats.jetstream.api.v1.consumer_create_response","num_pen
 def node():
     BENCH.reset()
     BENCH.up(ups=1)
+    set_token(LAB, b"a.bot.token")
     config, fleet = LAB.g(FLEET_CONFIG), LAB.g(FLEET)
     config.cap, config.bot_len = 1, len(BOT)
     config.bot[: len(BOT)] = BOT
@@ -71,6 +78,57 @@ def test_fleet_setup_begins_without_a_lease():
     LAB.g(LEASE).expired, LAB.g(FLEET_CONFIG).magic = 0, 0
     LAB.call(fleet_setup)
     assert LAB.g(LEASE).expired == 0
+
+
+def test_fleet_setup_without_a_token_begins_to_enrol():
+    set_token(LAB, b"")
+    LAB.g(VARIANTS).usable = 0
+    LAB.call(fleet_setup)
+    assert (LAB.g(LEASE).expired, LAB.g(ENROL).state) == (1, EnrolState.IMPOSSIBLE)
+    assert tick() == NEVER
+    assert (BENCH.queued(), LAB.g(FLEET).watch) == (b"", WatchState.SYNCING)
+
+
+def waiting():
+    """Let the node wait for its token; nothing else of the fleet is to be heard."""
+    set_token(LAB, b"")
+    state = LAB.g(ENROL)
+    state.state, state.inbox = EnrolState.WAITING, 6
+    state.keys.private[:], state.keys.public[:] = PRIVATE, public_of().public_bytes_raw()
+    state.info[: len(INFO)], state.info_len = INFO, len(INFO)
+    LAB.g(BUS).enrolling, LAB.g(FLEET).watch = 1, WatchState.OFF
+    return state
+
+
+def test_fleet_tick_without_a_token_announces_and_does_nothing_else():
+    state = waiting()
+    due = tick()
+    assert NOW + 4500 * MS <= due <= NOW + 5500 * MS
+    assert due == LAB.g(FLEET).next_deadline
+    assert BENCH.queued().startswith(b"PUB shardfw.b1.enrol.n7 _E.n7.3fa2c1d0.c.6 ")
+    assert BENCH.queued().count(b"\r\n") == 2
+    assert (state.announced, LAB.g(FLEET).watch, LAB.g(FLEET).claims) == (1, WatchState.OFF, 0)
+
+
+def test_fleet_next_hands_what_is_released_to_the_enrolment_and_the_claims_begin():
+    state = waiting()
+    message(b"_E.n7.3fa2c1d0.c.6", 1, b"no seal")
+    message(b"_E.n7.3fa2c1d0.c.7", 1, b"not asked for")
+    message(b"_E.n7.3fa2c1d0.c.6", 1, sealed())
+    assert following() == FleetKind.REPLY
+    assert (state.refused, state.state) == (1, EnrolState.WAITING)
+    assert following() == FleetKind.NONE
+    assert (state.state, LAB.g(TOKEN).length) == (EnrolState.ENROLLED, len(BOT_TOKEN))
+    # The links come back with another login; then there is a watch again.
+    assert tick() == NOW + 100 * MS
+    assert BENCH.link.state == LinkState.DOWN
+    BENCH.up(ups=2)
+    assert tick() == NOW + 100 * MS
+    said = BENCH.queued()
+    assert said.startswith(b"PUB shardfw.b1.enrol.n7 ")
+    assert b"\r\n1 enrolled 1 " in said
+    assert b"\r\nSUB _W.n7.3fa2c1d0.1 " in said
+    assert LAB.g(FLEET).watch == WatchState.CREATING
 
 
 def test_fleet_next_deals_with_its_own_and_hands_on_the_rest():
