@@ -112,10 +112,20 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
             f"shardfw.{bot}.ev.>",
             f"shardfw.{bot}.log.{node}",
             f"shardfw.{bot}.diag.{node}",
+            f"shardfw.{bot}.enrol.{node}",
         ],
         "subscribe": [f"_I.{node}.>", f"_W.{node}.>", f"shardfw.{bot}.cmd.>"],
         "allow_responses": True,
     }
+
+
+def enrol_permissions(bot: str) -> dict[str, object]:
+    """Return what the user may do that an image without a token holds: announce itself, and listen.
+
+    Args:
+        bot: The fleet's bot.
+    """
+    return {"publish": [f"shardfw.{bot}.enrol.*"], "subscribe": ["_E.*.*.*.*"]}
 
 
 def find_server() -> str:

@@ -22,6 +22,7 @@ from toolchain.config.secret import (
     SecretError,
     read_secret,
 )
+from toolchain.config.token import token_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 # Sent when no token is configured. Local gateways take any; no image goes to a real one with it.
 DEVELOPMENT_TOKEN = "local-development"  # noqa: S105 - a placeholder, not a secret
 DEFAULT_TOKEN_ENV = "SHARDFW_TOKEN"  # noqa: S105 - the name of a variable
-MAX_TOKEN_BYTES = 256
 TYPE_NAMES = {"int": "an integer", "bool": "true or false", "str": "text in double quotes"}
 
 
@@ -271,16 +271,8 @@ class _Loader:
 
     def _checked_token(self, key: str, token: str) -> SecretStr:
         """Return a token that can stand in a JSON string as it is."""
-        if token.startswith("Bot "):
-            self._blame(key, 'the token begins with "Bot ". Remove that: the gateway takes it bare')
-        elif not re.fullmatch(r"[!#-\[\]-~]+", token):
-            self._blame(
-                key,
-                "the token is empty or holds a space, a quote, a backslash or a control character. "
-                "Copy it again, alone on one line",
-            )
-        elif len(token) > MAX_TOKEN_BYTES:
-            self._blame(key, f"the token has {len(token)} bytes. The node holds {MAX_TOKEN_BYTES}")
+        if (problem := token_problem(token)) is not None:
+            self._blame(key, problem)
         return SecretStr(token)
 
     def _build_time(self, section: Section | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from toolchain.cli.fleet.approve import approve_command
 from toolchain.cli.fleet.asking import drain_command, move_command
 from toolchain.cli.fleet.keys import nkey
 from toolchain.cli.fleet.planning import init, plan_command
@@ -18,6 +19,7 @@ Examples:
   shardfw fleet status --bot b1                               who has which slot
   shardfw fleet plan --bot b1 --total 32 --slots 8            change the plan, without overlap
   shardfw fleet drain --bot b1 n7                             take a node out of service
+  shardfw fleet approve --bot b1                              nodes that wait for the token
 
 \b
 Passwords and seeds are read from SHARDFW_NATS_PASSWORD and SHARDFW_NATS_NKEY. Steps are printed on
@@ -28,5 +30,14 @@ def command() -> None:
     """Look after the nodes that share a bot's shards over NATS."""
 
 
-for each in (init, plan_command, status, drain_command, move_command, tail_command, nkey):
+for each in (
+    init,
+    plan_command,
+    status,
+    drain_command,
+    move_command,
+    tail_command,
+    approve_command,
+    nkey,
+):
     command.add_command(each)

@@ -1,0 +1,203 @@
+"""Listening to nodes that wait for their token, and releasing it to some of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from firmware.layouts.enrol import ANNOUNCE_JITTER_MS, ANNOUNCE_MIN_MS
+from toolchain.cli.fleet.connect import FleetError
+from toolchain.cli.fleet.enrolment import Announcement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nats.aio.msg import Msg
+
+    from toolchain.cli.fleet.connect import Fleet
+    from toolchain.cli.fleet.enrolment import Identity
+
+LISTEN_S = (ANNOUNCE_MIN_MS + ANNOUNCE_JITTER_MS) / 1000 + 0.5
+"""In this time every node that waits has said so."""
+ENROLLED_S = 30.0
+"""A node logs in anew before it says that it is enrolled; a TLS handshake may take ten seconds."""
+PERMISSIONS = (
+    "An operator subscribes to shardfw.{bot}.enrol.* and publishes to _E.>; "
+    "firmware/docs/enrol.md lists who may do what"
+)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An announcement and when it came, by `time.monotonic()`."""
+
+    line: Announcement
+    at: float
+
+
+class Desk:
+    """All that was announced since it was opened, the newest line of each key.
+
+    Args:
+        fleet: The connection.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.ignored = 0
+        self._heard: dict[bytes, Heard] = {}
+        self._news = asyncio.Event()
+
+    async def open(self) -> None:
+        """Subscribe.
+
+        Raises:
+            FleetError: This user may not listen.
+        """
+        await self.fleet.client.subscribe(f"shardfw.{self.fleet.bot}.enrol.*", cb=self._take)
+        await self.fleet.client.flush()
+        self._check()
+
+    async def _take(self, message: Msg) -> None:
+        found = Announcement.parse(message.subject, message.reply, message.data)
+        if found is None:
+            self.ignored += 1
+            return
+        self._heard[found.key] = Heard(found, time.monotonic())
+        self._news.set()
+
+    def _check(self) -> None:
+        if self.fleet.complaints:
+            raise FleetError(
+                f"NATS does not let this user do that: {self.fleet.complaints[-1]}. "
+                + PERMISSIONS.format(bot=self.fleet.bot)
+            )
+        if self.fleet.client.is_closed:
+            raise FleetError("the connection to NATS ended and no server of the list answers")
+
+    def waiting(self) -> list[Announcement]:
+        """Return who waits, by name; whoever fell silent does not any more."""
+        oldest = time.monotonic() - 2 * LISTEN_S
+        lines = (heard.line for heard in self._heard.values() if heard.at >= oldest)
+        return sorted((line for line in lines if not line.enrolled), key=lambda line: line.node)
+
+    async def news(self, timeout: float) -> None:
+        """Wait until something is announced, or for so long.
+
+        Raises:
+            FleetError: The connection is gone, or something is not allowed.
+        """
+        self._check()
+        self._news.clear()
+        try:
+            await asyncio.wait_for(self._news.wait(), max(timeout, 0.001))
+        except TimeoutError:
+            return
+
+    async def listen(self) -> list[Announcement]:
+        """Return who waits, after a time in which all of them spoke."""
+        until = time.monotonic() + LISTEN_S
+        while (left := until - time.monotonic()) > 0:
+            await self.news(left)
+        self._check()
+        return self.waiting()
+
+    async def release(self, line: Announcement, grant: bytes) -> None:
+        """Seal a grant to a node, send it, and wait until the node says that it is enrolled.
+
+        Raises:
+            FleetError: It refused the seal, or never said so.
+        """
+        await self.fleet.client.publish(line.reply, line.seal(self.fleet.bot, grant))
+        await self.fleet.client.flush()
+        until = time.monotonic() + ENROLLED_S
+        while (left := until - time.monotonic()) > 0:
+            await self.news(left)
+            now = self._heard[line.key].line
+            if now.enrolled:
+                return
+            if now.refused > line.refused:
+                raise FleetError(
+                    f"{line.node} refused what was sealed to it. Its log says why, at "
+                    "code=enrol.refused"
+                )
+        raise FleetError(
+            f"{line.node} did not say within {ENROLLED_S:g} s that it is enrolled. Look at its log: "
+            "code=enrol.refused, or code=bus.down when it cannot log in with what it was given"
+        )
+
+
+def choose(waiting: Sequence[Announcement], node: str, fingerprint: str | None) -> Announcement:
+    """Return the announcement that an operator means.
+
+    Raises:
+        FleetError: None is, or two are; the text says which there are.
+    """
+    found = [line for line in waiting if line.node == node]
+    if not found:
+        names = ", ".join(line.node for line in waiting) or "nobody"
+        raise FleetError(f"{node} does not wait for its token; there waits: {names}")
+    if fingerprint is not None:
+        wanted = int(fingerprint, 16)
+        same = [line for line in found if int(line.fingerprint, 16) == wanted]
+        if not same:
+            raise FleetError(
+                f"{node} waits with the fingerprint {', '.join(line.fingerprint for line in found)}, "
+                f"not {wanted:#x}. Compare it with the node's own log or with shardfw status"
+            )
+        found = same
+    if len(found) > 1:
+        raise FleetError(
+            f"{len(found)} machines call themselves {node}: "
+            + ", ".join(line.fingerprint for line in found)
+            + ". Compare with the node's own log and give --fingerprint"
+        )
+    return found[0]
+
+
+async def approve_known(
+    desk: Desk,
+    identities: Sequence[Identity],
+    seconds: float,
+    grant: bytes,
+    say: Callable[[str], None],
+) -> list[Announcement]:
+    """Release to each known machine once, as it comes, until all are enrolled or the time is over.
+
+    Whoever comes second with an identity that was served is told of and gets nothing: one of the two is
+    not what it says.
+
+    Raises:
+        FleetError: The time is over and some never came.
+    """
+    until = time.monotonic() + seconds
+    served: dict[Identity, Announcement] = {}
+    told: set[bytes] = set()
+    while len(served) < len(identities) and (left := until - time.monotonic()) > 0:
+        for line in desk.waiting():
+            identity = next((one for one in identities if one.is_of(line)), None)
+            if identity is None or line.key in told:
+                continue
+            told.add(line.key)
+            if identity in served:
+                say(
+                    f"{line.node} {line.fingerprint} says that it is {identity}, which "
+                    f"{served[identity].node} {served[identity].fingerprint} was: nothing is released"
+                )
+                continue
+            say(f"{line.node} {line.fingerprint} says that it is {identity}")
+            try:
+                await desk.release(line, grant)
+            except FleetError as error:
+                say(f"{error}. Whoever comes next as {identity} is served")
+                continue
+            served[identity] = line
+        await desk.news(min(left, 1.0))
+    if missing := [str(one) for one in identities if one not in served]:
+        raise FleetError(
+            f"within {seconds:g} s nobody came as {' or '.join(missing)}. Does the node run, and does "
+            "its image hold no token? shardfw fleet approve lists who waits"
+        )
+    return list(served.values())
