@@ -16,6 +16,7 @@ from firmware.layouts.fleet import REASONS as FLEET_REASONS
 from firmware.layouts.fleet import PlanMode, RecordKind, SlotState, WatchState
 from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.gateway import GatewayContext, UrlFault
+from firmware.layouts.handover import HandoverProblem
 from firmware.layouts.json import T_MAX, JsonField, JsonParser
 from firmware.layouts.log_line import (
     DEC,
@@ -269,6 +270,11 @@ FLEET_STARTED = code("fleet.started", Level.INFO, slot=DEC, generation=DEC, star
 FLEET_STOPPING = code("fleet.stopping", Level.INFO, slot=DEC, generation=DEC, reason=_FLEET_REASON)
 FLEET_RELEASED = code("fleet.released", Level.INFO, slot=DEC, generation=DEC, confirmed=DEC)
 FLEET_LOST = code("fleet.lost", Level.ERROR, slot=DEC, generation=DEC, revision=DEC)
+HANDOVER_TAKEN = code("fleet.sessionTaken", Level.INFO, sequence=DEC, generation=DEC, revision=DEC)
+HANDOVER_IGNORED = code(
+    "fleet.sessionIgnored", Level.WARN, problem=names(HandoverProblem), revision=DEC, generation=DEC
+)
+HANDOVER_LOST = code("fleet.sessionLost", Level.WARN, generation=DEC, later=DEC)
 FLEET_EXPIRED = code(
     "fleet.expired", Level.ERROR, slot=DEC, generation=DEC, late=MS, reason=_FLEET_REASON
 )

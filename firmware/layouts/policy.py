@@ -34,6 +34,8 @@ class SessionProvider(enum.IntEnum):
 
     NONE = 0
     HOST = 1
+    BUS = 2
+    """The store of the fleet."""
 
 
 STEP_MAX = 31

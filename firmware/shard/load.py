@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import SESSION_LOAD_FAILED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.plan import MOVES, Moves
@@ -69,6 +70,9 @@ def session_wait(a: Asm, shard: ShardContext) -> None:
     a.test(shard.flags, ShardFlag.ESTABLISHED)
     with a.if_(NZ):
         a.mov(EDX, MOVES.it.wait_ms)  # it came with a move
+    a.cmp(CONFIG.it.session_provider, SessionProvider.BUS)
+    with a.if_(E):
+        a.mov(EDX, LOAD_WAIT_MS)
     log(a, SESSION_LOAD_FAILED, RBX)
     a.place(settled)
     a.xor(EAX, EAX)

@@ -14,6 +14,7 @@ from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, Disc
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN, Plan
+from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     AGE_MAX_MS,
     DIGEST_BYTES,
@@ -302,6 +303,14 @@ def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
     a.ret()
 
 
+def restored(a: Asm, shard: ShardContext) -> None:
+    """Let the first try of a shard that has not started be a Resume from the sequence in EAX."""
+    a.mov(shard.sequence, EAX)
+    a.mov(shard.gap_from, EAX)
+    a.or_(shard.flags, ShardFlag.SEQ_VALID | ShardFlag.RESTORED)
+    a.mov(shard.load, SessionLoad.SETTLED)
+
+
 @routine(
     inputs=[
         In(RBX, ShardContext, "a shard that has not started"),
@@ -324,10 +333,7 @@ def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
 def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age: Reg64) -> None:
     """Make the session the shard's own: its first try is a Resume."""
     a.mov(EAX, snapshot.sequence)
-    a.mov(shard.sequence, EAX)
-    a.mov(shard.gap_from, EAX)
-    a.or_(shard.flags, ShardFlag.SEQ_VALID | ShardFlag.RESTORED)
-    a.mov(shard.load, SessionLoad.SETTLED)
+    restored(a, shard)
     for at in _QUADS:  # unrolled: two quadwords
         a.mov(RAX, snapshot.endpoint.m64(at))
         a.mov(shard.restored_endpoint.m64(at), RAX)
@@ -354,6 +360,7 @@ def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
         ShardContext.flags,
         Sessions.endpoint,
         Session.resume_host_len,
+        ConfigBlob.session_provider,
     ],
     writes=[ShardContext.flags, Session.valid, Session.resume_host_len],
     calls=[session_identity, gateway_host_allowed, ws_build_request, log_write],
@@ -361,13 +368,17 @@ def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
 )
 def session_confirm(a: Asm, shard: ShardContext) -> None:
     """Drop a restored session of another gateway than discovery found, and a foreign resume host."""
-    another = a.label("another")
+    another, ours = a.label("another"), a.label("ours")
+    # The store of a fleet is that of one bot at one service.
+    a.cmp(CONFIG.it.session_provider, SessionProvider.BUS)
+    a.j(E, ours)
     a.call(session_identity)
     with a.if_(NC):
         for at in _QUADS:  # unrolled: two quadwords
             a.mov(RAX, shard.restored_endpoint.m64(at))
             a.cmp(RAX, SESSIONS.it.endpoint.m64(at))
             a.j(NE, another)
+    a.place(ours)
     # Its resume host comes from outside: the token goes there under the same rule as READY's (I7).
     a.lea(RSI, shard.session.resume_host.address)
     a.mov(ECX, shard.session.resume_host_len)

@@ -45,7 +45,7 @@ def control_session_offer(
 ) -> tuple[int, int, int]:
     """An empty payload means that nothing was saved; a bad one is as good as none, and said aloud."""
     asked = w.view(ControlRequest, request)
-    if w.g(CONFIG).session_provider == SessionProvider.NONE:
+    if w.g(CONFIG).session_provider != SessionProvider.HOST:
         return R.SESSION_UNWANTED, 0, 0
     if not length and asked.slot == ANY_SHARD:
         sessions_none(w)
@@ -90,7 +90,7 @@ def control_session_take(
     w: World, request: int, length: int, answer: int, room: int
 ) -> tuple[int, int, int]:
     """Once the socket is released of a shard that stops or leaves; then any plan may have it."""
-    if w.g(CONFIG).session_provider == SessionProvider.NONE:
+    if w.g(CONFIG).session_provider != SessionProvider.HOST:
         return R.SESSION_LIVE, 0, 0
     shard = slot_find(w, w.view(ControlRequest, request).slot)
     if not shard or room < SessionSnapshot.SIZE:

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.shard.startup import startup_begin
 from firmware.layouts.config import CONFIG
+from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import SESSION_LOAD_FAILED
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.plan import MOVES
@@ -34,5 +35,7 @@ def session_wait(w: World, shard: int) -> int:
     context.load = SessionLoad.SETTLED
     moved = context.flags & ShardFlag.ESTABLISHED
     told = w.g(MOVES).wait_ms if moved else config.load_timeout_ms
+    if config.session_provider == SessionProvider.BUS:
+        told = LOAD_WAIT_MS
     log_write(w, shard, SESSION_LOAD_FAILED, told, 0, 0, 0)
     return 0

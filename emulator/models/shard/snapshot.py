@@ -14,6 +14,7 @@ from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN
+from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     HANDED_OVER,
     SESSION_KEPT_BYTES,
@@ -131,8 +132,8 @@ def snapshot_restore(w: World, shard: int, snapshot: int, age: int) -> None:
 def session_confirm(w: World, shard: int) -> int:
     """What discovery found must be where the session was."""
     context = w.view(ShardContext, shard)
-    unknown = session_identity(w)
-    if unknown or bytes(context.restored_endpoint[:]) == bytes(w.g(SESSIONS).endpoint[:]):
+    ours = w.g(CONFIG).session_provider == SessionProvider.BUS or session_identity(w)
+    if ours or bytes(context.restored_endpoint[:]) == bytes(w.g(SESSIONS).endpoint[:]):
         session = context.session
         length = session.resume_host_len
         if length and gateway_host_allowed(w, session.offset_of("resume_host"), length):

@@ -153,8 +153,9 @@ class TestOffer:
         shards[1].state = state
         assert offer(9) == (R.SESSION_UNWANTED, 0)
 
-    def test_without_a_provider_none_is_wanted(self):
-        prepare(SessionProvider.NONE)
+    @pytest.mark.parametrize("provider", [SessionProvider.NONE, SessionProvider.BUS])
+    def test_without_a_host_none_is_wanted(self, provider):
+        prepare(provider)
         assert offer(9) == offer(ANY_SHARD) == (R.SESSION_UNWANTED, 0)
 
 
@@ -191,8 +192,9 @@ class TestTake:
         assert [shard.saved for shard in shards] == [0, 1, 0]
         assert unpack(SessionSnapshot, take(8)[2])["plan_generation"] == 3
 
-    def test_without_a_provider_nothing_is_handed_over(self):
-        prepare(SessionProvider.NONE)
+    @pytest.mark.parametrize("provider", [SessionProvider.NONE, SessionProvider.BUS])
+    def test_without_a_host_nothing_is_handed_over(self, provider):
+        prepare(provider)
         assert take(9) == (R.SESSION_LIVE, 0, b"")
 
     def test_an_unknown_shard_and_too_little_room_are_refused(self):

@@ -115,6 +115,16 @@ def test_a_shard_that_a_move_brings_waits_as_the_move_says(timeout_ms):
     assert "code=lifecycle.sessionLoadFailed origin=application timeoutMs=700\n" in lines()
 
 
+def test_a_shard_of_a_fleet_waits_as_the_fleet_says():
+    shard = prepare(left_ms=-90_000, provider=SessionProvider.BUS)
+    shard.flags, shard.load_deadline = ShardFlag.ESTABLISHED, NOW + 20_000 * MS
+    LAB.g(MOVES).wait_ms = 700
+    assert wait(shard, 19_999) == Hold.SESSION_LOAD
+    assert wait(shard, 20_000) == 0
+    assert shard.load == SessionLoad.SETTLED
+    assert "code=lifecycle.sessionLoadFailed origin=application timeoutMs=20000\n" in lines()
+
+
 def test_the_first_wait_begins_the_group_start():
     shard = prepare(left_ms=None)
     LAB.g(CONFIG).startup_timeout_ms, LAB.g(PERMITS).max_concurrency = 2_000, 1

@@ -10,6 +10,7 @@ from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import PLAN
+from firmware.layouts.policy import SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.sessions import HANDED_OVER, SESSIONS, SessionProblem, SessionSnapshot
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
@@ -279,6 +280,21 @@ def test_confirm_takes_a_foreign_resume_host_away(host, allowed):
     if not allowed:
         # What was written for the other host is written anew.
         assert b"Host: gateway.test:8080\r\n" in bytes(shard.websocket.request[:])
+
+
+def test_confirm_takes_what_the_fleets_store_holds():
+    """It is not told where the session was, and every node of the bot uses the same service."""
+    flags = ShardFlag.SEQ_VALID | ShardFlag.RESTORED
+    shard = prepare(flags=flags, sequence=SEQUENCE)
+    LAB.g(CONFIG).session_provider = SessionProvider.BUS
+    shard.session.resume_host[0 : len(HOST)] = HOST
+    shard.session.resume_host_len = len(HOST)
+    assert LAB.call(session_confirm, shard=shard.address_).outputs["cf"] == 0
+    assert (shard.session.valid, shard.session.resume_host_len, lines()) == (1, len(HOST), "")
+    shard.session.resume_host_len = len(HOST) - 1
+    assert LAB.call(session_confirm, shard=shard.address_).outputs["cf"] == 0
+    assert (shard.session.valid, shard.session.resume_host_len) == (1, 0)
+    assert "code=gateway.resume_url_ignored reason=foreign" in lines()
 
 
 def test_confirm_without_a_known_gateway_says_nothing():
