@@ -148,9 +148,9 @@ def test_an_anchor_that_ends_within_90_days_is_warned_about_and_built(folder, da
 
 def test_the_bound_of_the_version_does_not_count_the_store_and_that_of_the_rom_does():
     room = 480 * 1024
-    template = Template(bytes(272 * 1024), ())
+    template = Template(bytes(308 * 1024), ())
     assert len(images.judge(template, bytes(room))) == 1
-    with pytest.raises(BuildError, match="more than 278528: the bound of this version"):
-        images.judge(Template(bytes(272 * 1024 + 1), ()), bytes(room))
+    with pytest.raises(BuildError, match="more than 315392: the bound of this version"):
+        images.judge(Template(bytes(308 * 1024 + 1), ()), bytes(room))
     with pytest.raises(BuildError, match="more than 491520: a BIOS boot ROM has no room for it"):
         images.judge(template, bytes(room + 1))
