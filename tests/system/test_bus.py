@@ -9,12 +9,14 @@ from dataclasses import replace
 import nkeys
 import pytest
 
-from firmware.layouts.bus_sites import CLOSED, LAME_DUCK, NO_TLS, TLS_WANTED, UNAUTHORIZED
+from firmware.image import link_direct
+from firmware.layouts.bus_sites import CLOSED, FAULT, LAME_DUCK, NO_TLS, TLS_WANTED, UNAUTHORIZED
 from firmware.layouts.tcp import TCP_RESET
 from pxe.gateway.certificates import make_chain
 from pxe.nats import NatsOptions, NatsServer, NatsUser, node_permissions
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
 from tests.support.site import PATIENCE_S
+from tests.system.roles import link_fault
 from toolchain.cli import images
 from toolchain.cli.run_config import LOCAL_CA, with_lines
 from toolchain.config import load_config
@@ -33,14 +35,14 @@ LET_IN = NatsUser(USER, PASSWORD, permissions=MAY)
 CHAIN = make_chain((HOST,))
 
 
-def node_of(folder, servers, overrides, *, password=PASSWORD):
+def node_of(folder, servers, overrides, *, password=PASSWORD, template=None):
     """Return a node of a fleet; it trusts the chain of these tests."""
     fleet = {"fleet.bot": "b1", "fleet.node": "n7", "fleet.servers": servers}
     secrets = {"SHARDFW_NATS_PASSWORD": password, "SHARDFW_NATS_NKEY": SEED}
     config = load_config(None, dict(os.environ) | secrets, fleet | overrides)
     config = replace(config, extra_anchors=((LOCAL_CA, CHAIN.root),))
     file = folder / f"node{len(list(folder.iterdir()))}.bin"
-    template = images.cached_template("direct") or images.fresh_template("direct")
+    template = template or images.cached_template("direct") or images.fresh_template("direct")
     file.write_bytes(images.complete(template, with_lines(config)))
     return Node(NodeOptions(UserNet(), boot=DirectBoot(file)))
 
@@ -144,3 +146,26 @@ def test_the_links_come_back_after_a_crash_and_go_round_the_list(tmp_path):
             assert len(await clients(live)) == 2
 
     asyncio.run(main())
+
+
+def test_a_fault_in_the_code_of_a_link_costs_the_link(tmp_path):
+    """The node does not start again, and the link is tried again: it faults once more."""
+
+    async def main():
+        replaced, _ = link_direct({"bus_version": link_fault.bus_version})
+        template = images.template_of(replaced, release=False)
+        async with (
+            NatsServer() as nats,
+            node_of(tmp_path, [at(nats)], PLAIN, template=template) as node,
+        ):
+            await both(node, r"bus\.fault", "vector=14 .*address=0x0")
+            after = len(node.lines)
+            await both(node, r"bus\.fault", "vector=14 ", after)
+            assert await node.status() == "running"
+            return [line.text for line in node.lines]
+
+    lines = asyncio.run(main())
+    assert sum("code=boot.ready" in line for line in lines) == 1
+    refused = [line for line in lines if "code=bus.refused" in line]
+    assert all(f"error={FAULT.code | 14:#x}" in line for line in refused)
+    assert len(refused) >= 4
