@@ -7,15 +7,26 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import FleetKind
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.node.commands import command_take, commands_tick
+from firmware.node.handover import handover_tick
+from firmware.node.handover_answer import handover_answer
 from firmware.node.owning import owning_guard, owning_tick
-from toolchain.asm import EAX, NE, R12, RAX, Asm, E, Out, Z, routine
+from toolchain.asm import EAX, NE, R12, RAX, A, Asm, E, Out, Z, routine
 
 
 @routine(
     outputs=[Out(RAX, "TSC by which it wants to run again; all ones = never")],
     clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic, BusLink.context],
-    calls=[fleet_next, fleet_tick, command_take, owning_guard, owning_tick, commands_tick],
+    calls=[
+        fleet_next,
+        fleet_tick,
+        command_take,
+        commands_tick,
+        handover_answer,
+        handover_tick,
+        owning_guard,
+        owning_tick,
+    ],
     saves=[R12],
     source="firmware/docs/fleet.md#turn",
 )
@@ -38,6 +49,8 @@ def fleet_turn(a: Asm) -> None:
         a.cmp(EAX, FleetKind.MESSAGE)
         with a.if_(E):
             a.call(command_take)
+            a.jmp(messages.top)
+        a.call(handover_answer)
         a.jmp(messages.top)
     a.call(fleet_tick)
     a.mov(R12, RAX)
@@ -45,5 +58,7 @@ def fleet_turn(a: Asm) -> None:
     a.call(owning_guard)
     a.call(owning_tick)
     a.call(commands_tick)
-    a.mov(RAX, R12)
+    a.call(handover_tick)
+    a.cmp(RAX, R12)
+    a.cmov(A, RAX, R12)
     a.ret()

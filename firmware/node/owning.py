@@ -10,11 +10,13 @@ from firmware.fleet.held import held_stop, lease_mirror
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
 from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
-from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.plan import MOVES, Leaving, Moves
-from firmware.layouts.shard import Hold, Session, ShardContext, ShardFlag
+from firmware.layouts.shard import Hold, Session, SessionLoad, ShardContext, ShardFlag
 from firmware.log import log, log_write
+from firmware.node.handover import handover_begin
 from firmware.node.plan import plan_row
 from firmware.node.slots import slot_wake
 from firmware.shard.lose import shard_hold
@@ -85,16 +87,24 @@ def _each_shard(a: Asm) -> Iterator[None]:
     ],
     outputs=[Out(CF, "1 = no row or no memory is left")],
     clobbers=CALLER_SAVED,
-    reads=[HeldSlot.total, HeldSlot.hard_stop, HeldSlot.generation],
+    reads=[
+        HeldSlot.total,
+        HeldSlot.hard_stop,
+        HeldSlot.generation,
+        Clock.tsc_cycles_per_ms,
+        CoreState.now,
+    ],
     writes=[
         ShardContext.shard_total,
         ShardContext.hard_stop,
+        ShardContext.load,
+        ShardContext.load_deadline,
         ShardContext.held,
         EventStream.fence,
         HeldSlot.shards,
         Commands.changed,
     ],
-    calls=[plan_row, shard_renew],
+    calls=[plan_row, shard_renew, handover_begin],
     saves=[RBX],
     source="firmware/docs/fleet.md#shards-of-a-slot",
 )
@@ -107,6 +117,12 @@ def owning_add(a: Asm, held: HeldSlot, number: Reg32, mark: Reg32) -> None:
     a.mov(EBX, EAX)
     a.mov(EDX, number)
     a.call(shard_renew)
+    # It waits for its record, as long as the lease may take to be lost.
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, LOAD_WAIT_MS)
+    a.add(RAX, core.now)
+    a.mov(shard.load_deadline, RAX)
+    a.mov(shard.load, SessionLoad.OPEN)
+    a.call(handover_begin)
     a.mov(EAX, held.total)
     a.mov(shard.shard_total, EAX)
     a.mov(RAX, held.hard_stop)

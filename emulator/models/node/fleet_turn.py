@@ -3,6 +3,8 @@
 from emulator.effects import World, model
 from emulator.models.fleet.turn import fleet_next, fleet_tick
 from emulator.models.node.commands import command_take, commands_tick
+from emulator.models.node.handover import handover_tick
+from emulator.models.node.handover_answer import handover_answer
 from emulator.models.node.owning import owning_guard, owning_tick
 from firmware.layouts.bus import BUS, CONTROL
 from firmware.layouts.clock import NEVER
@@ -18,8 +20,10 @@ def fleet_turn(w: World) -> int:
     while kind := fleet_next(w):
         if kind == FleetKind.MESSAGE:
             command_take(w)
+        else:
+            handover_answer(w)
     deadline = fleet_tick(w)
     owning_guard(w)
     owning_tick(w)
     commands_tick(w)
-    return int(deadline)
+    return int(min(deadline, handover_tick(w)))

@@ -6,16 +6,18 @@ from typing import Any
 from emulator.effects import World, model
 from emulator.models.fleet.held import held_stop, lease_mirror
 from emulator.models.log import log
+from emulator.models.node.handover import handover_begin
 from emulator.models.node.plan import plan_row
 from emulator.models.node.slots import slot_wake
 from emulator.models.shard.lose import shard_hold
 from emulator.models.shard.renew import shard_renew
 from firmware.layouts.commands import COMMANDS
 from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
-from firmware.layouts.node import CORE, SLOT_ACTIVE
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.plan import MOVES, Leaving
-from firmware.layouts.shard import Hold, ShardContext, ShardFlag
+from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 
 
 def _shards(w: World, mark: int) -> Iterator[tuple[Any, Any]]:
@@ -38,6 +40,9 @@ def owning_add(w: World, held: int, number: int, mark: int) -> int:
         return 1
     shard_renew(w, context, number)
     shard = w.view(ShardContext, context)
+    shard.load_deadline = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * LOAD_WAIT_MS
+    shard.load = SessionLoad.OPEN
+    handover_begin(w, context)
     shard.shard_total, shard.hard_stop = slot.total, slot.hard_stop
     shard.events.fence, shard.held = slot.generation, mark
     slot.shards += 1

@@ -75,6 +75,7 @@ def test_slot_that_runs_gets_its_shards(node):
     shard = node.shard(1)
     assert (shard.shard_total, shard.hard_stop, shard.events.fence) == (16, STOP, 7)
     assert (shard.state, shard.hold) == (S.ASSIGNED, Hold.NEW)
+    assert (shard.load, shard.load_deadline) == (SessionLoad.OPEN, NOW + 20_000 * MS)
     assert (node.held().shards, node.held().applied, LAB.g(CORE).slots_due) == (2, STOP, 0)
     node.tick()
     assert node.shards() == [(4, 1), (5, 1)]
@@ -177,4 +178,4 @@ def test_rows_are_used_again(node):
     node.tick()
     assert node.shards() == [(12, 1), (13, 1)]
     assert (LAB.g(CORE).slots_used, node.shard(0).events.fence) == (2, 9)
-    assert node.shard(0).load == SessionLoad.SETTLED
+    assert node.shard(0).load == SessionLoad.OPEN
