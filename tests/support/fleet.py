@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 NODE, BOOT, BOT = b"n7", b"3fa2c1d0", b"b1"
 
 
-def name_node(lab: Lab, node: bytes = NODE, boot: bytes = BOOT) -> None:
-    """Give the node its name and its boot."""
+def name_node(lab: Any, node: bytes = NODE, boot: bytes = BOOT) -> None:
+    """Give a node in a bench, or anything that has globals, its name and its boot."""
     if BUS.name in lab.image.symbols:
         bus = lab.g(BUS)
         bus.node[: len(node)] = node
