@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from firmware.layouts.bus import LINKS, LinkState
 from firmware.layouts.smbios import SERIAL_MAX, UUID_BYTES
-from toolchain.layout import Global, Struct, bytes_, u32, u64
+from toolchain.layout import Global, Struct, array, bytes_, enum32, u16, u32, u64
 
 STATUS_REQUEST_MAGIC = 0x3151_4653
 """`SFQ1` in memory order."""
@@ -12,6 +13,20 @@ STATUS_REPLY_MAGIC = 0x3152_4653
 SHARD_HEAD_BYTES = 0x140
 """The lifecycle fields and the evidence at the start of ShardContext, sent as they are."""
 AGE_UNKNOWN = 0xFFFF_FFFF
+
+
+class StatusLink(Struct):
+    """What an answer says of one link to NATS."""
+
+    SIZE = 0x20
+    state = enum32(0x00, LinkState, "how far it has come")
+    error = u32(0x04, "why it went down last; 0 = it never did")
+    ip = u32(0x08, "address of the server in use or tried last, as on the wire; 0 = none yet")
+    port = u16(0x0C, "its port")
+    version = u32(0x10, "as in BusLink; 0 = not known")
+    ups = u32(0x14, "times that it came UP")
+    failures = u32(0x18, "attempts in a row that did not come UP")
+    denials = u32(0x1C, "what the server denied and stayed, since boot")
 
 
 class StatusReply(Struct):
@@ -64,6 +79,8 @@ class StatusReply(Struct):
     tls_group = u32(0x204, "Group; 0 = none yet")
     tls_key = u32(0x208, "KeyKind of the server; counts with the anchor")
     entropy_sources = bytes_(0x20C, 4, "SourceState of each EntropySource", align=4)
+    fleet = u32(0x210, "1 = the node is part of a fleet; then `links` counts")
+    links = array(0x218, StatusLink, LINKS, "CONTROL, then DATA")
     uuid = bytes_(0x280, UUID_BYTES, "as in Smbios; zeros = not known", align=8)
     serial = bytes_(0x290, SERIAL_MAX, "as in Smbios, then zeros", align=8)
 

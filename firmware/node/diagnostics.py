@@ -36,6 +36,7 @@ from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
+from firmware.node.diagnostics_links import describe_links
 from firmware.node.owner import owner_at, owner_tasks
 from firmware.shard.reshard import moves_recent
 from toolchain.asm import (
@@ -164,7 +165,7 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.uuid,
         StatusReply.serial,
     ],
-    calls=[moves_recent],
+    calls=[moves_recent, describe_links],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
 def describe_node(a: Asm, reply: StatusReply) -> None:
@@ -214,6 +215,7 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
             a.mov(target_bytes.m64(at), RAX)
     a.call(moves_recent)
     a.mov(reply.plan_moves, EAX)
+    a.call(describe_links)
     a.ret()
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from firmware.errors import describe
+from firmware.layouts.bus import LinkName, LinkState
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
@@ -140,10 +141,39 @@ def ready_ms(reply: dict[str, Any]) -> int | None:
     return int(connected_at - reply["boot_tsc"]) // int(reply["cycles_per_ms"])
 
 
+def link_reports(reply: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what an answer says of each link to NATS; empty for a node without a fleet."""
+    if not reply["fleet"]:
+        return []
+    return [
+        {
+            "link": name.name.lower(),
+            "state": _name(LinkState, link["state"]),
+            "server": f"{_address(link['ip'])}:{link['port']}" if link["ip"] else None,
+            "version": _version(link["version"]),
+            "connections": link["ups"],
+            "failures": link["failures"],
+            "denied": link["denials"],
+            "last_error": link["error"],
+            "last_error_text": describe(link["error"]),
+        }
+        for name, link in zip(LinkName, reply["links"], strict=True)
+    ]
+
+
+def _address(ip: int) -> str:
+    return str(IPv4Address(ip.to_bytes(4, "little")))
+
+
+def _version(packed: int) -> str | None:
+    """Return major.minor.patch; None for none."""
+    return ".".join(str(packed >> shift & 0xFF) for shift in (16, 8, 0)) if packed else None
+
+
 def node_report(reply: dict[str, Any]) -> dict[str, Any]:
     """Return what an answer says of the node, in the stable keys of `shardfw status --json`."""
     return {
-        "ip": str(IPv4Address(reply["ip"].to_bytes(4, "little"))) if reply["ip"] else None,
+        "ip": _address(reply["ip"]) if reply["ip"] else None,
         "global_total": reply["global_total"],
         "local_start": reply["local_start"],
         "local_count": reply["local_count"],
@@ -174,6 +204,7 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "recommended_shards": reply["recommended"] or None,
         "uuid": str(uuid.UUID(bytes=reply["uuid"])) if any(reply["uuid"]) else None,
         "serial": reply["serial"].rstrip(b"\0").decode("ascii", "replace") or None,
+        "links": link_reports(reply),
     }
 
 

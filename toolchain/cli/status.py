@@ -149,6 +149,22 @@ def _entropy(node: Row) -> str:
     return ", ".join(found) or "no source"
 
 
+def _link(link: Row) -> str:
+    """Return a line about a connection to NATS."""
+    up = link["state"] == "UP"
+    state = f"[{'green' if up else 'red'}]{link['state']}[/]"
+    server = link["server"] or "no server yet"
+    version = f" ({link['version']})" if link["version"] else ""
+    said = [f"NATS {link['link']} {state} {server}{version}, connected {link['connections']} times"]
+    if link["failures"]:
+        said.append(f"{link['failures']} attempts failed since")
+    if link["denied"]:
+        said.append(f"[yellow]{link['denied']} requests denied[/]")
+    if link["last_error"]:
+        said.append(f"last error {link['last_error_text']}")
+    return ", ".join(said)
+
+
 def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
 
@@ -174,6 +190,8 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         f"boot {node['boots']} since power came; {node['identified']} of "
         f"{node['identify_allowance'] or 'any number of'} Identifies of the day are sent"
     )
+    for link in node["links"]:
+        console.print(_link(link))
     if node["uuid"] or node["serial"]:
         from rich.markup import escape  # noqa: PLC0415
 

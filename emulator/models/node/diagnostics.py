@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
+from emulator.models.node.diagnostics_links import describe_links
 from emulator.models.node.owner import owner_at, owner_tasks
 from emulator.models.shard.reshard import moves_recent
 from firmware.layouts.config import CONFIG
@@ -56,6 +57,7 @@ def describe_node(w: World, reply: int) -> None:
     answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
     answer.uuid[:], answer.serial[:] = bytes(w.g(SMBIOS).uuid), bytes(w.g(SMBIOS).serial)
     answer.plan_moves = moves_recent(w)
+    describe_links(w, reply)
 
 
 @model

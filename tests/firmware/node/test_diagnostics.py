@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 
+from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
@@ -66,6 +67,29 @@ def ask(bench, message):
     )
     frames = [Ether(frame) for frame in bench.sent()]
     return [bytes(frame[UDP].payload) for frame in frames if UDP in frame]
+
+
+def test_diagnostics_tells_of_the_links_of_a_fleet_node(bench):
+    bus, wanted = LAB.g(BUS), []
+    for n in range(2):
+        link, tcp = bus.links[n], LAB.view(ShardContext, LAB.shard(n)).tcp
+        link.context = LAB.shard(n, wipe=False)
+        link.state, link.error, link.version = LinkState.UP, 0x0C04_0000 + n, 0x020F01
+        link.ups, link.failures, link.denials = 3 + n, 5 + n, 7 + n
+        tcp.remote_ip, tcp.remote_port = 0x0100000A + n, 4222 + n
+        wanted.append(
+            {
+                "state": LinkState.UP, "error": 0x0C04_0000 + n, "ip": 0x0100000A + n,
+                "port": 4222 + n, "version": 0x020F01, "ups": 3 + n, "failures": 5 + n,
+                "denials": 7 + n,
+            }
+        )  # fmt: skip
+    (answer,) = ask(bench, request())
+    got = unpack(StatusReply, answer)
+    assert (got["fleet"], got["links"]) == (1, wanted)
+    bus.links[0].context = 0
+    (answer,) = ask(bench, request())
+    assert unpack(StatusReply, answer)["fleet"] == 0
 
 
 def test_diagnostics_answers_with_node_and_shard(bench):

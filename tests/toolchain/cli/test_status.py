@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from firmware.errors import NIC_RING
+from firmware.layouts.bus import LinkState
+from firmware.layouts.bus_sites import CLOSED, UNAUTHORIZED
 from firmware.layouts.entropy import SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import (
@@ -254,6 +256,37 @@ def test_the_machine_is_told_by_uuid_and_serial_number():
     assert f"machine {identity}, serial number [bold]S-1\n" in plain.stdout
     shown = json.loads(as_json.stdout)["node"]
     assert (shown["uuid"], shown["serial"]) == (identity, "[bold]S-1")
+
+
+def test_the_links_of_a_fleet_node_have_a_line_each():
+    up = {"state": LinkState.UP, "ip": 0x0100000A, "port": 4222, "version": 0x020F01, "ups": 2}
+    down = {"state": LinkState.DOWN, "error": UNAUTHORIZED.code, "failures": 4, "denials": 1}
+    with FakeNode(
+        NODE | {"fleet": 1, "links": [up | {"error": CLOSED.code}, down]}, [READY]
+    ) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert (
+        "NATS control UP 10.0.0.1:4222 (2.15.1), connected 2 times, last error bus.closed\n"
+        in plain.stdout
+    )
+    assert (
+        "NATS data DOWN no server yet, connected 0 times, 4 attempts failed since, "
+        "1 requests denied, last error bus.unauthorized\n" in plain.stdout
+    )
+    shown = json.loads(as_json.stdout)["node"]["links"]
+    assert shown[0] == {
+        "link": "control", "state": "UP", "server": "10.0.0.1:4222", "version": "2.15.1",
+        "connections": 2, "failures": 0, "denied": 0, "last_error": CLOSED.code,
+        "last_error_text": "bus.closed",
+    }  # fmt: skip
+    assert (shown[1]["server"], shown[1]["version"]) == (None, None)
+
+
+def test_a_node_without_a_fleet_has_no_links():
+    with FakeNode(NODE, [READY]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert "NATS" not in plain.stdout
+    assert json.loads(as_json.stdout)["node"]["links"] == []
 
 
 def test_a_machine_without_them_says_nothing():
