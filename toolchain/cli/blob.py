@@ -50,6 +50,13 @@ def _wire(address: IPv4Address | None) -> int:
     return 0 if address is None else int.from_bytes(address.packed, "little")
 
 
+def _provider(config: NodeConfig) -> SessionProvider:
+    """Return who keeps sessions: in a fleet its store does."""
+    if config.fleet.bot is not None:
+        return SessionProvider.BUS
+    return SessionProvider[config.sessions.provider.upper()]
+
+
 def _policy(config: NodeConfig) -> dict[str, object]:
     """Return the fields of the retry policy."""
     startup, backoff = config.startup, config.backoff
@@ -69,7 +76,7 @@ def _policy(config: NodeConfig) -> dict[str, object]:
         "startup_min_ms": startup.min_delay_ms,
         "startup_max_ms": startup.max_delay_ms,
         "schedule_ms": [{"ms": ms} for ms in backoff.schedule_ms],
-        "session_provider": SessionProvider[config.sessions.provider.upper()],
+        "session_provider": _provider(config),
         "load_timeout_ms": config.sessions.load_timeout_ms,
         "plan_auto": config.plan.auto,
     }

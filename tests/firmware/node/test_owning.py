@@ -4,6 +4,7 @@ import pytest
 
 from emulator.environment import Environment
 from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase
+from firmware.layouts.handover import HANDOVER, HandoverRequest
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN, SLOT_ACTIVE
@@ -66,6 +67,15 @@ class Node:
 @pytest.fixture
 def node():
     return Node()
+
+
+def test_a_new_shard_has_nothing_of_the_record_of_another(node):
+    state = LAB.g(HANDOVER)
+    row = state.rows[0]
+    row.revision, row.request, state.under_way = 9, HandoverRequest.SAVE, 4
+    node.hold()
+    node.tick()
+    assert (row.revision, row.request, state.under_way) == (0, HandoverRequest.NONE, 3)
 
 
 def test_slot_that_runs_gets_its_shards(node):

@@ -6,7 +6,9 @@ import nkeys
 import pytest
 from click.testing import CliRunner
 
+from firmware.layouts.config import CONFIG_MAGIC, ConfigBlob
 from firmware.layouts.fleet_config import FLEET_MAGIC, FleetConfig
+from firmware.layouts.policy import SessionProvider
 from toolchain.cli import images
 from toolchain.cli.build import command
 from toolchain.layout.pack import pack, unpack
@@ -36,6 +38,9 @@ def test_the_secret_is_in_the_image_alone(tmp_path, monkeypatch, lines, secret, 
     assert secret in page
     assert kept in page
     assert unpack(FleetConfig, page)["bot"].rstrip(b"\0") == b"b1"
+    at = image.index(pack(ConfigBlob, {"magic": CONFIG_MAGIC, "version": 1})[:8])
+    page = image[at : at + ConfigBlob.SIZE]
+    assert unpack(ConfigBlob, page)["session_provider"] == SessionProvider.BUS
     for name in ("elf", "map", "listing"):
         assert secret not in (tmp_path / report["files"][name]).read_bytes()
     assert kept in (tmp_path / report["files"]["elf"]).read_bytes()

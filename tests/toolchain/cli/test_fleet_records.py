@@ -43,6 +43,8 @@ def test_the_records_of_the_measured_exchange_are_read_and_written():
     ):
         assert str(kind.parse(text)) == text
     assert Session.parse("1 1 16 9 5f2c8e0a9b wss://gateway.lan") == Session(1, 16, 9)
+    assert Session.parse("1 1 16 9 5f2c8e0a9b -") == Session(1, 16, 9)
+    assert Session.parse("1 2 16 0 - -") == Session(2, 16, 0, ended=True)
 
 
 @given(st.data())

@@ -303,11 +303,19 @@ class Budget:
 
 @dataclass(frozen=True)
 class Session:
-    """How far a shard has come; the session's id and URL are not kept."""
+    """How far a shard has come; the session's id and URL are not kept.
+
+    Attributes:
+        generation: Of the lease of who wrote it.
+        total: Shards of the whole bot.
+        sequence: What a Resume would name.
+        ended: The session ended, and there is no other yet.
+    """
 
     generation: int
     total: int
     sequence: int
+    ended: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -316,8 +324,8 @@ class Session:
         Raises:
             RecordError: It is none.
         """
-        generation, total, sequence, _session, _url = _tokens(text, 5)
-        return cls(_number(generation), _number(total), _number(sequence))
+        generation, total, sequence, session, _url = _tokens(text, 5)
+        return cls(_number(generation), _number(total), _number(sequence), session == NOBODY)
 
 
 @dataclass(frozen=True)

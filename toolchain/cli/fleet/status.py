@@ -106,7 +106,8 @@ def report(view: View, known: dict[int, Session], clock_offset: float) -> Report
         if number < count
     ]
     for slot in slots:
-        ours = [known[s] for s in range(slot["start"], slot["start"] + slot["count"]) if s in known]
+        shards = range(slot["start"], slot["start"] + slot["count"])
+        ours = [known[s] for s in shards if s in known and not known[s].ended]
         slot["sessions"] = len(ours)
         slot["sequence"] = sum(session.sequence for session in ours)
     tickets = {
@@ -124,6 +125,7 @@ def report(view: View, known: dict[int, Session], clock_offset: float) -> Report
                 "generation": session.generation,
                 "total": session.total,
                 "sequence": session.sequence,
+                "ended": session.ended,
             }
             for shard, session in known.items()
         ],
