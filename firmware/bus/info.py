@@ -69,7 +69,6 @@ FLAGS = {
         ("tls_required", "tls_required"),
         ("tls_available", "tls_available"),
         ("headers", "headers"),
-        ("auth_required", "auth_required"),
     )
 }
 NONCE, VERSION, CLUSTER = _key(b"nonce"), _key(b"version"), _key(b"cluster")
@@ -155,7 +154,7 @@ def bus_info_value(
         a.cmp(mem32(value, ref=INFO_TEXT), TRUE)
         a.set(E, R11B)
     handlers = {key: a.label(key.name) for key in (*FLAGS, NONCE, VERSION, CLUSTER, MAX_PAYLOAD)}
-    for key, handler in handlers.items():  # unrolled: nine keys
+    for key, handler in handlers.items():  # unrolled: eight keys
         other = a.label(f"not_{key.name}")
         a.cmp(name_length, key.size)
         a.jne(other)
@@ -169,7 +168,7 @@ def bus_info_value(
     a.clc()
     a.ret()
 
-    for key, field in FLAGS.items():  # unrolled: five flags
+    for key, field in FLAGS.items():  # unrolled: four flags
         a.place(handlers[key])
         a.mov(getattr(link, field.name), R11B)
         a.jmp(done)
@@ -342,7 +341,7 @@ def bus_info(a: Asm, link: BusLink, text: Reg64, length: Reg32) -> None:
     a.xor(EAX, EAX)
     a.mov(link.version, EAX)
     a.mov(link.max_payload, EAX)
-    for field in (BusLink.nonce_len, BusLink.clustered, *FLAGS.values()):  # unrolled: seven bytes
+    for field in (BusLink.nonce_len, BusLink.clustered, *FLAGS.values()):  # unrolled: six bytes
         a.mov(getattr(link, field.name), AL)
     scan.blanks()
     scan.want("{")

@@ -9,7 +9,7 @@ from firmware.bus.link import bus_fail
 from firmware.bus.messages import bus_take
 from firmware.bus.tick import bus_link_tick
 from firmware.cpu.traps import guarded_call
-from firmware.layouts.bus import BUS, LINKS, Bus, BusKind, BusLink, LinkState
+from firmware.layouts.bus import BUS, LINKS, BusKind, BusLink, LinkState
 from firmware.layouts.bus_sites import FAULT
 from firmware.layouts.clock import NEVER
 from firmware.layouts.cpu import FAULTS, Faults
@@ -181,7 +181,6 @@ def bus_discard(a: Asm, index: Reg32) -> None:
     outputs=[Out(RAX, "TSC by which the links want to be looked at; all ones = there are none")],
     clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic, BusLink.context],
-    writes=[Bus.next_deadline],
     calls=[bus_link_turn],
     saves=[RBX, RBP, R12, R13],
     source="firmware/docs/bus.md#turn",
@@ -205,7 +204,6 @@ def bus_tick(a: Asm) -> None:
             a.add(RBP, BusLink.SIZE)
             a.dec(R13D)
             a.again(NE, links)
-        a.mov(BUS.it.next_deadline, R12)
     a.mov(RAX, R12)
     a.ret()
 

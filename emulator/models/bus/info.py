@@ -11,7 +11,6 @@ FLAGS = {
     b"tls_required": "tls_required",
     b"tls_available": "tls_available",
     b"headers": "headers",
-    b"auth_required": "auth_required",
 }
 _PART = re.compile(rb'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _OPEN, _CLOSE = b"{[", b"}]"

@@ -80,11 +80,7 @@ def _links(w: World, each: Callable[[World, int, int], int]) -> int:
 @model
 def bus_tick(w: World) -> int:
     """CONTROL, then DATA; a link without a workspace ends the list."""
-    soonest = _links(w, bus_link_turn)
-    bus = w.g(BUS)
-    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC and all(bus.links[n].context for n in range(2)):
-        bus.next_deadline = soonest
-    return soonest
+    return _links(w, bus_link_turn)
 
 
 @model

@@ -19,7 +19,6 @@ SEEN = {
 }  # fmt: skip
 FIELDS = (
     "version", "max_payload", "clustered", "lame_duck", "tls_required", "tls_available", "headers",
-    "auth_required",
 )  # fmt: skip
 
 
@@ -49,25 +48,25 @@ def of(link):
 def test_what_a_server_says_of_itself():
     link = known(**SEEN)
     assert of(link) == {
-        "version": 0x020F01, "max_payload": 8388608, "headers": 1, "auth_required": 1,
+        "version": 0x020F01, "max_payload": 8388608, "headers": 1,
     }  # fmt: skip
     assert link.nonce_len == 0
 
 
 def test_everything_that_counts():
     link = known(
-        ldm=True, tls_required=True, tls_available=True, headers=True, auth_required=True,
+        ldm=True, tls_required=True, tls_available=True, headers=True,
         nonce="a-_Zz09", version="2.9.21", cluster="c1", max_payload=1,
     )  # fmt: skip
     assert of(link) == {
         "version": 0x020915, "max_payload": 1, "clustered": 1, "lame_duck": 1, "tls_required": 1,
-        "tls_available": 1, "headers": 1, "auth_required": 1,
+        "tls_available": 1, "headers": 1,
     }  # fmt: skip
     assert bytes(link.nonce)[: link.nonce_len] == b"a-_Zz09"
 
 
 def test_what_is_false_null_or_empty_is_not_so():
-    link = known(ldm=False, headers=None, tls_required=1, auth_required="true", cluster="")
+    link = known(ldm=False, headers=None, tls_required=1, tls_available="true", cluster="")
     assert of(link) == {}
 
 
