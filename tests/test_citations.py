@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 DECISIONS = ROOT / "firmware" / "docs" / "decisions.md"
 DECISION = re.compile(r"\b[Dd]ecisions? (\d+)(?: and (\d+))?")
 PAGE = re.compile(r"\b((?:firmware|toolchain|emulator|pxe)/docs/[\w/.-]+\.md)(?:#([\w-]+))?")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([\w-]+))?\)")
 
 
@@ -49,6 +50,21 @@ def test_cited_pages_and_sections_exist():
         if missing(ROOT / page, anchor)
     }
     assert dangling == set()
+
+
+def test_cited_tests_exist():
+    cited = {
+        found
+        for path in tracked("*.md")
+        for found in TEST.findall(path.read_text(encoding="utf-8"))
+    }
+    assert cited
+    lost = {
+        f"{file}::{name}"
+        for file, name in cited
+        if not (ROOT / file).exists() or f"def {name}(" not in (ROOT / file).read_text()
+    }
+    assert lost == set()
 
 
 @pytest.mark.parametrize("path", tracked("*.md"), ids=lambda path: str(path.relative_to(ROOT)))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from firmware.errors import describe
 from firmware.layouts.bus import LinkName, LinkState
 from firmware.layouts.entropy import EntropySource, SourceState
-from firmware.layouts.fleet import HeldPhase, PlanMode, WatchState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
 from firmware.layouts.owner import Task
@@ -203,34 +202,9 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "plan_moves": reply["plan_moves"],
         "leaving": reply["leaving"],
         "recommended_shards": reply["recommended"] or None,
-        "fleet": fleet_report(reply),
         "uuid": str(uuid.UUID(bytes=reply["uuid"])) if any(reply["uuid"]) else None,
         "serial": reply["serial"].rstrip(b"\0").decode("ascii", "replace") or None,
         "links": link_reports(reply),
-    }
-
-
-def fleet_report(reply: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what an answer says of the node's fleet; None when it is part of none."""
-    if not reply["fleet"]:
-        return None
-    return {
-        "watch": _name(WatchState, reply["fleet_watch"]).lower(),
-        "watch_ended_by": describe(reply["fleet_error"]),
-        "plan": _name(PlanMode, reply["fleet_plan"]).lower(),
-        "epoch": reply["fleet_epoch"],
-        "closing": bool(reply["fleet_closing"]),
-        "held": [
-            {
-                "slot": place["slot"],
-                "phase": _name(HeldPhase, place["phase"]).lower(),
-                "generation": place["generation"],
-                "shards": place["shards"],
-                "left_ms": place["left_ms"],
-            }
-            for place in reply["fleet_held"]
-            if place["phase"]
-        ],
     }
 
 

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.layouts.fleet import (
-    FLEET,
-)
+from firmware.layouts.fleet import FLEET
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from tests.support.fleet_world import FleetWorld
 

@@ -1,0 +1,105 @@
+// Reads the events of a fleet: each one once, and nothing of a shard's former owner.
+//
+//     npm ci && node consumer.mjs --server 127.0.0.1:4222 --bot b1 --durable worker
+//
+// Prints a line of JSON for each event, and for what may be missing between two of them.
+// What a reader has to do, and why: firmware/docs/guarantees.md.
+import { parseArgs } from 'node:util';
+import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
+
+const STREAM = 'SHARDFW_EV';
+const BATCH = 100;
+const WAIT_MS = 5000;
+const SEEN_MAX = 100_000; // ids that are remembered: more than can be delivered a second time
+
+const { values } = parseArgs({
+  options: {
+    server: { type: 'string', default: '127.0.0.1:4222' },
+    bot: { type: 'string' },
+    durable: { type: 'string', default: 'worker' }, // readers of one name share the events
+    count: { type: 'string', default: 'Infinity' }, // end after so many messages
+  },
+});
+
+// The event of a message; undefined when no node wrote it.
+function eventOf(message) {
+  const id = message.headers?.get('Nats-Msg-Id') ?? '';
+  const words = new Map((message.headers?.get('Shardfw') ?? '').split(' ').map((w) => w.split('=')));
+  const dash = id.lastIndexOf('-');
+  if (!words.has('g') || dash < 1) return undefined;
+  const [shard, type] = message.subject.split('.').slice(-2);
+  return {
+    id,
+    shard: Number(shard),
+    type,
+    generation: Number(words.get('g')),
+    session: id.slice(0, dash),
+    sequence: Number(id.slice(dash + 1)),
+    place: message.seq, // in the stream
+    data: message.json().d ?? null,
+  };
+}
+
+class Shard {
+  began = new Map(); // generation to the place of its first event
+  last; // the event that stands last in the stream
+
+  // Whether a former owner published it after the next one had begun. One that goes on the session
+  // of the new owner counts: the new owner's copy of it has the same Msg-Id, so the stream drops
+  // whichever of both comes second.
+  isStale(event) {
+    const late = [...this.began].some(([g, at]) => g > event.generation && at < event.place);
+    const goesOn = this.last?.session === event.session && this.last.sequence < event.sequence;
+    return late && !goesOn;
+  }
+
+  // Says what may be missing before an event, and remembers the event.
+  notices(event) {
+    const last = this.last;
+    if (last && event.place < last.place) return []; // delivered a second time, behind newer ones
+    if (!this.began.has(event.generation)) this.began.set(event.generation, event.place);
+    this.last = event;
+    const { shard } = event;
+    if (last?.session !== event.session) {
+      const told = last || event.type === 'READY';
+      return told ? [{ notice: 'NEW_SESSION', shard, after: last?.sequence ?? null }] : [];
+    }
+    const [first, end] = [last.sequence + 1, event.sequence - 1];
+    return first <= end ? [{ notice: 'GAP', shard, first, last: end }] : [];
+  }
+}
+
+const seen = new Set();
+const shards = new Map();
+
+// The event and the notices before it; nothing when it is not to be used.
+function take(event) {
+  if (seen.has(event.id)) return [];
+  seen.add(event.id);
+  if (seen.size > SEEN_MAX) seen.delete(seen.values().next().value);
+  if (!shards.has(event.shard)) shards.set(event.shard, new Shard());
+  const shard = shards.get(event.shard);
+  if (shard.isStale(event)) return [];
+  const { sequence: s, type, data: d } = event;
+  return [...shard.notices(event), { shard: event.shard, type, s, d }];
+}
+
+const client = await connect({ servers: values.server });
+await (await jetstreamManager(client)).consumers.add(STREAM, {
+  durable_name: values.durable,
+  filter_subject: `shardfw.${values.bot}.ev.>`,
+  ack_policy: AckPolicy.Explicit,
+});
+const consumer = await jetstream(client).consumers.get(STREAM, values.durable);
+let left = Number(values.count);
+while (left > 0) {
+  const messages = await consumer.fetch({ max_messages: Math.min(BATCH, left), expires: WAIT_MS });
+  for await (const message of messages) {
+    const event = eventOf(message);
+    for (const line of event ? take(event) : []) console.log(JSON.stringify(line));
+    message.ack(); // only what is done with is acknowledged; the rest is delivered again
+    left -= 1;
+  }
+}
+await client.drain();

@@ -1,0 +1,153 @@
+"""The example programs against a real NATS server, with events as a node publishes them."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import nats
+import pytest
+
+from pxe.nats import NatsServer
+from tests.support.fleet_cli import BOT, new_fleet
+from tests.support.fleet_examples import LANGUAGES, command, consume
+from toolchain.cli.fleet.connect import EVENTS
+
+pytestmark = pytest.mark.parametrize("language", LANGUAGES)
+
+
+@asynccontextmanager
+async def fleet():
+    """A server with a fleet's streams, and a client of it."""
+    async with NatsServer() as server:
+        await new_fleet(server.url)
+        client = await nats.connect(server.url)
+        try:
+            yield server, client
+        finally:
+            await client.close()
+
+
+async def publish(client, s, *, g=1, session="one", kind="MESSAGE_CREATE", shard=0):
+    """Publish as a node does; return whether the stream had it already."""
+    body = json.dumps({"t": kind, "s": s, "op": 0, "d": {"from": g}}).encode()
+    headers = {"Nats-Msg-Id": f"{session}-{s}", "Shardfw": f"g={g} n=n{g} t=4 s={s}"}
+    subject = f"shardfw.{BOT}.ev.{shard}.{kind}"
+    return (await client.jetstream().publish(subject, body, headers=headers)).duplicate
+
+
+def seen(lines):
+    """Return what was read, short: sequence and publisher, or the notice."""
+    return [
+        (line["s"], line["d"]["from"])
+        if "s" in line
+        else (line["notice"], *list(line.values())[2:])
+        for line in lines
+    ]
+
+
+def test_events_come_once_in_order_and_a_reader_goes_on_where_it_stopped(language):
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1, kind="READY")
+            await publish(client, 2)
+            assert await publish(client, 2)
+            await client.publish(f"shardfw.{BOT}.ev.0.MESSAGE_CREATE", b'{"d":1}')
+            await publish(client, 1, kind="READY", session="two", shard=1)
+            await publish(client, 3)
+            first = await consume(language, server.url, BOT, 3)
+            return first, await consume(language, server.url, BOT, 2)
+
+    first, then = asyncio.run(main())
+    assert first == [
+        {"notice": "NEW_SESSION", "shard": 0, "after": None},
+        {"shard": 0, "type": "READY", "s": 1, "d": {"from": 1}},
+        {"shard": 0, "type": "MESSAGE_CREATE", "s": 2, "d": {"from": 1}},
+    ]
+    assert [(line["shard"], line.get("s")) for line in then] == [(1, None), (1, 1), (0, 3)]
+
+
+def test_what_comes_again_after_the_duplicate_window_is_read_once(language):
+    async def main():
+        async with fleet() as (server, client):
+            stream = client.jetstream()
+            config = (await stream.stream_info(EVENTS)).config
+            config.duplicate_window = 0.1
+            await stream.update_stream(config)
+            await publish(client, 1)
+            while await publish(client, 1):
+                await asyncio.sleep(0.1)
+            await publish(client, 2)
+            return await consume(language, server.url, BOT, 3)
+
+    assert seen(asyncio.run(main())) == [(1, 1), (2, 1)]
+
+
+def test_what_may_be_missing_is_said(language):
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1)
+            await publish(client, 4)
+            await publish(client, 1, session="two", kind="READY")
+            await publish(client, 2, session="two")
+            return await consume(language, server.url, BOT, 4)
+
+    assert seen(asyncio.run(main())) == [
+        (1, 1), ("GAP", 2, 3), (4, 1), ("NEW_SESSION", 4), (1, 1), (2, 1),
+    ]  # fmt: skip
+
+
+def test_nothing_of_a_former_owner_is_read_once_another_session_began(language):
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1)
+            await publish(client, 1, g=2, session="two", kind="READY")
+            await publish(client, 2)
+            await publish(client, 2, g=2, session="two")
+            await publish(client, 5, shard=1)
+            return await consume(language, server.url, BOT, 5)
+
+    lines = seen(asyncio.run(main()))
+    assert lines == [(1, 1), ("NEW_SESSION", 1), (1, 2), (2, 2), (5, 1)]
+
+
+def test_what_a_former_owner_said_last_of_the_same_session_is_not_lost(language):
+    """The new owner's copy has the same Msg-Id and comes second: the stream drops it."""
+
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1)
+            await publish(client, 2, g=2)
+            await publish(client, 3)
+            assert await publish(client, 3, g=2)
+            await publish(client, 4, g=2)
+            return await consume(language, server.url, BOT, 4)
+
+    assert seen(asyncio.run(main())) == [(1, 1), (2, 2), (3, 1), (4, 2)]
+
+
+def test_a_command_is_answered_refused_or_without_an_owner(language):
+    async def main():
+        async with fleet() as (server, client):
+            asked = []
+
+            async def node(message):
+                asked.append((message.subject, message.data))
+                await message.respond(
+                    b'{"ok":true}' if len(asked) == 1 else b'{"ok":false,"err":"not_ready"}'
+                )
+
+            await client.subscribe(f"shardfw.{BOT}.cmd.3", cb=node)
+            await client.flush()
+            told = [
+                await command(language, server.url, BOT, shard, '{"op":"restart"}')
+                for shard in (3, 3, 2)
+            ]
+            return asked, told
+
+    asked, told = asyncio.run(main())
+    assert asked == [(f"shardfw.{BOT}.cmd.3", b'{"op":"restart"}')] * 2
+    assert told == [
+        (0, '{"ok":true}'),
+        (1, '{"ok":false,"err":"not_ready"}'),
+        (1, "no node owns shard 2 now"),
+    ]
