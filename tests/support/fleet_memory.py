@@ -31,10 +31,14 @@ def image() -> Image:
 
 
 class Memory(World):
-    """A world that keeps its own bytes; nothing is recorded."""
+    """A world that keeps its own bytes; nothing is recorded.
 
-    def __init__(self) -> None:
-        self.image = image()
+    Args:
+        made: Where addresses and constants come from; by default the image of the fleet.
+    """
+
+    def __init__(self, made: Image | None = None) -> None:
+        self.image = made or image()
         self._sections = []
         for section in self.image.sections:
             raw = bytearray(section.size)
