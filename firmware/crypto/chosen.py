@@ -13,7 +13,7 @@ from firmware.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2
 from firmware.crypto.sha256_shani import sha256_blocks_shani
 from firmware.crypto.x25519 import x25519_adx, x25519_base
 from firmware.layouts.aead import AesGcm
-from firmware.layouts.crypto import BUFFER_IN, Hash
+from firmware.layouts.crypto import BUFFER_IN, BUFFER_OUT, Hash
 from firmware.layouts.variants import VARIANTS, Variant, Variants
 from toolchain.asm import Asm, E, Mem32, Reg32, Reg64, routine
 
@@ -113,6 +113,7 @@ def aes_gcm_open(
     clobbers=CALLER_SAVED,
     reads=[Variants.x25519],
     calls=[x25519_adx, x25519_base],
+    secret=[BUFFER_IN, BUFFER_OUT],
     source=_SOURCE,
 )
 def x25519(a: Asm, out: Reg64, scalar: Reg64, point: Reg64) -> None:

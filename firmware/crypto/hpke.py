@@ -97,6 +97,7 @@ def _label(a: Asm, label: Data) -> None:
     clobbers=CALLER_SAVED,
     calls=[hmac_sha256_start, sha256_update, hmac_sha256_finish],
     saves=[RBX, RBP, R12, R13, R14],
+    secret=[BUFFER_IN],
     source="RFC 9180 4; RFC 5869 2.2",
 )
 def hpke_labeled_extract(
@@ -213,10 +214,11 @@ def hpke_generate(a: Asm, keys: HpkeKeys) -> None:
     ],
     outputs=[Out(CF, "1 = enc is a point of small order: the shared secret would be no secret")],
     clobbers=CALLER_SAVED,
-    reads=[HpkeKeys.public, BUFFER_IN],
-    writes=[Hpke.context],
+    reads=[HpkeKeys, BUFFER_IN],
+    writes=[Hpke.shared, Hpke.prk, Hpke.context],
     calls=[x25519, hpke_labeled_extract, hpke_labeled_expand],
     saves=[RBX, R12],
+    secret=[HpkeKeys.private, Hpke.shared, Hpke.prk, BUFFER_IN],
     source="RFC 9180 4.1, Decap; 7.1.4",
 )
 def hpke_decap(a: Asm, keys: HpkeKeys, enc: Reg64) -> None:
@@ -303,6 +305,7 @@ def hpke_key_schedule(a: Asm, info: Reg64, info_bytes: Reg32) -> None:
     writes=[Hpke],
     calls=[hpke_decap, hpke_key_schedule, chacha20_poly1305_open],
     saves=[RBX, RBP, R12, R13, R14, R15],
+    secret=[Hpke],
     source="RFC 9180 6.1, Open",
 )
 def hpke_open(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from emulator.constant_time import same_traces
 from firmware.fleet.enrol_grant import enrol_input, enrol_refuse, enrol_take, grant_judge
 from firmware.layouts.bus import BUS, BUS_IN
 from firmware.layouts.credentials import CREDENTIALS, Credentials
@@ -18,9 +19,10 @@ from firmware.layouts.enrol import (
 )
 from firmware.layouts.fleet_config import CREDENTIAL_MAX, BusAuth
 from firmware.layouts.hpke import HPKE
+from firmware.layouts.node import CORE
 from firmware.layouts.token import TOKEN as BOT_TOKEN
 from firmware.limits import TOKEN_MAX
-from tests.support.enrol import INFO, PRIVATE, TOKEN, EnrolBench, grant, sealed
+from tests.support.enrol import INFO, PRIVATE, TOKEN, EnrolBench, grant, public_of, sealed
 
 BENCH = EnrolBench(enrol_input, enrol_take, enrol_refuse, grant_judge)
 LAB = BENCH.lab
@@ -177,6 +179,22 @@ def test_grant_judge_bounds_every_length(plain, site, detail):
 def test_grant_judge_finds_nothing_wrong_with_a_good_one():
     for plain in (grant(b"t"), grant(b"t" * TOKEN_MAX, login={"auth": BusAuth.NKEY})):
         assert LAB.call(grant_judge, grant=LAB.put(plain)).outputs["eax"] == 0
+
+
+def test_enrol_take_takes_the_same_steps_whatever_key_and_token():
+    secrets = [bytes([n]) * 32 for n in (1, 0x55, 0xAA, 0xFF)] + [bytes(range(32))]
+
+    def prepare(secret, length):
+        BENCH.lab.g(CORE).now = 0
+        state = BENCH.waiting()
+        public = public_of(secret)
+        state.keys.private[:], state.keys.public[:] = secret, public.public_bytes_raw()
+        token = bytes(33 + byte % 90 for byte in (secret * 9)[:length])
+        BENCH.in_hand(sealed(grant(token), private=secret))
+        return {}
+
+    publics = [20, TOKEN_MAX]
+    same_traces(LAB.machine, enrol_take, prepare, secrets=secrets, publics=publics, minimum=200_000)
 
 
 @pytest.mark.parametrize(("inbox", "asked"), [(6, 5), (0, 5), (0, 0), (5, 0)])
