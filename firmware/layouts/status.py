@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firmware.layouts.bus import LINKS, LinkState
+from firmware.layouts.enrol import FINGERPRINT_BYTES
 from firmware.layouts.smbios import SERIAL_MAX, UUID_BYTES
 from toolchain.layout import Global, Struct, array, bytes_, enum32, u16, u32, u64
 
@@ -32,7 +33,7 @@ class StatusLink(Struct):
 class StatusReply(Struct):
     """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
 
-    SIZE = 0x2E0
+    SIZE = 0x2E8
     magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
     slot = u32(0x004, "index in the slot table")
     nonce = u64(0x008, "echoed")
@@ -83,6 +84,11 @@ class StatusReply(Struct):
     links = array(0x218, StatusLink, LINKS, "CONTROL, then DATA")
     uuid = bytes_(0x280, UUID_BYTES, "as in Smbios; zeros = not known", align=8)
     serial = bytes_(0x290, SERIAL_MAX, "as in Smbios, then zeros", align=8)
+    token_known = u32(0x2D0, "1 = the node has the bot's token; without it no shard starts")
+    enrol_state = u32(0x2D4, "EnrolState")
+    enrol_refused = u32(0x2D8, "answers to its announcements that were refused")
+    enrol_error = u32(0x2DC, "why the last one was, or why it cannot enrol; 0 = none was")
+    fingerprint = bytes_(0x2E0, FINGERPRINT_BYTES, "of the key pair of this boot", align=8)
 
 
 class Diagnostics(Struct):

@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.control import CONTROL, Control
 from firmware.layouts.crypto import DRBG, Drbg
+from firmware.layouts.enrol import ENROL, Enrol
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.log import LOG, LogState
 from firmware.layouts.node import (
@@ -34,12 +35,14 @@ from firmware.layouts.stop import STOP, Stop
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR, Survival, Survivor
 from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext
+from firmware.layouts.token import TOKEN, BotToken
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics_links import describe_links
 from firmware.node.owner import owner_at, owner_tasks
 from firmware.shard.reshard import moves_recent
 from toolchain.asm import (
+    AL,
     EAX,
     ECX,
     EDX,
@@ -133,6 +136,11 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         Survival.held,
         Smbios.uuid,
         Smbios.serial,
+        BotToken.length,
+        Enrol.state,
+        Enrol.refused,
+        Enrol.error,
+        Enrol.digest,
     ],
     writes=[
         StatusReply.slots_used,
@@ -164,6 +172,11 @@ def age_in_ms(a: Asm, since: Reg64) -> None:
         StatusReply.crash_hold,
         StatusReply.uuid,
         StatusReply.serial,
+        StatusReply.token_known,
+        StatusReply.enrol_state,
+        StatusReply.enrol_refused,
+        StatusReply.enrol_error,
+        StatusReply.fingerprint,
     ],
     calls=[moves_recent, describe_links],
     source="firmware/docs/lifecycle.md#diagnostics",
@@ -190,9 +203,19 @@ def describe_node(a: Asm, reply: StatusReply) -> None:
         (SURVIVOR.it.identified, reply.identified),
         (CONFIG.it.identify_allowance, reply.identify_allowance),
         (SURVIVAL.it.held, reply.crash_hold),
+        (ENROL.it.state, reply.enrol_state),
+        (ENROL.it.refused, reply.enrol_refused),
+        (ENROL.it.error, reply.enrol_error),
     ):
         a.mov(EAX, source)
         a.mov(target, EAX)
+    # Whether there is a token, and nothing more of it.
+    a.xor(EAX, EAX)
+    a.cmp(TOKEN.it.length, 0)
+    a.set(NE, AL)
+    a.mov(reply.token_known, EAX)
+    a.mov(RAX, ENROL.it.digest.m64())
+    a.mov(reply.fingerprint.m64(), RAX)
     a.mov(EAX, CONTROL.it.bad)
     a.add(EAX, CONTROL.it.refused)
     a.mov(reply.commands_bad, EAX)

@@ -3,6 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.date import date_now
 from firmware.layouts.clock import SECOND_MS
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, NAME_MAX, FleetConfig
 from firmware.layouts.log import BOOT_WARM, NODE_CRASH_LOOP, NODE_RELEASED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.survivor import (
@@ -40,6 +41,7 @@ from toolchain.asm import (
     A,
     Asm,
     B,
+    E,
     Z,
     routine,
 )
@@ -50,7 +52,7 @@ LAST = 8 * (CRASHES_HOLD - 1)
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[Survivor, BotToken],
+    reads=[Survivor, BotToken, FleetConfig.magic],
     writes=[Survivor, Survival.page, Survival.taken_over, Survival.before_at, KEPT],
     calls=[kept_sum],
     saves=[R12],
@@ -63,6 +65,13 @@ def survive_adopt(a: Asm) -> None:
     a.mov(ECX, TOKEN_MAX // 8)
     a.call(kept_sum)
     a.mov(R12, RAX)
+    # A node that enrols has no token yet: the fleet's name tells one bot from another.
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(E):
+        a.lea(RSI, FLEET_CONFIG.it.bot.address)
+        a.mov(ECX, NAME_MAX // 8)
+        a.call(kept_sum)
+        a.xor(R12, RAX)
     a.mov(EDI, SURVIVOR_PAGE)
     a.mov(SURVIVAL.it.page, RDI)
     a.mov(RAX, SURVIVOR_MAGIC)

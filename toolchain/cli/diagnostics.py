@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from firmware.errors import describe
 from firmware.layouts.bus import LinkName, LinkState
+from firmware.layouts.enrol import EnrolState
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
@@ -202,9 +203,24 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "plan_moves": reply["plan_moves"],
         "leaving": reply["leaving"],
         "recommended_shards": reply["recommended"] or None,
+        "hold": None if reply["token_known"] else "NO_TOKEN",
+        "enrol": _enrol(reply),
         "uuid": str(uuid.UUID(bytes=reply["uuid"])) if any(reply["uuid"]) else None,
         "serial": reply["serial"].rstrip(b"\0").decode("ascii", "replace") or None,
         "links": link_reports(reply),
+    }
+
+
+def _enrol(reply: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how far the node is with getting its token; None when it is in the image."""
+    if reply["enrol_state"] == EnrolState.OFF:
+        return None
+    digest = int.from_bytes(reply["fingerprint"], "big")
+    return {
+        "state": _name(EnrolState, reply["enrol_state"]).lower(),
+        "fingerprint": f"{digest:#x}" if digest else None,
+        "refused": reply["enrol_refused"],
+        "last_error": describe(reply["enrol_error"]) if reply["enrol_error"] else None,
     }
 
 

@@ -211,6 +211,19 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
         )
     if node["crash_hold"]:
         console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")
+    if (enrol := node["enrol"]) is not None and enrol["state"] != "enrolled":
+        last = f", the last one: {enrol['last_error']}" if enrol["last_error"] else ""
+        what = (
+            f"it waits for shardfw fleet approve, with the fingerprint {enrol['fingerprint']}"
+            if enrol["state"] == "waiting"
+            else "it cannot ask for one"
+        )
+        console.print(
+            f"[bold red]{node['hold']}[/]: the node has no token; {what}; "
+            f"{enrol['refused']} answers were refused{last}"
+        )
+    elif node["hold"]:
+        console.print(f"[bold red]{node['hold']}[/]: the image holds no token, and no shard starts")
     if node["stop"] != "RUNNING":
         console.print(f"[yellow]{node['stop'].lower()}[/]: the node was told to stop")
     console.print(_summary(shards))
@@ -266,7 +279,8 @@ left; null where there is nothing yet. The node has connection (Disconnected, Co
 Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READY), plan_generation,
 plan_moves (in the last hour), leaving (shards that close for a move), entropy (weak: no TLS) with
 entropy_sources (each credited, failed or absent), recommended_shards (what the
-service told when it was asked for the gateway), and uuid and serial of the machine. Per shard:
+service told when it was asked for the gateway), uuid and serial of the machine, hold (NO_TOKEN without a
+token) and enrol (state, fingerprint, refused, last_error; null when the token is in the image). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, tls (null when plain; protocol, suite, group,

@@ -8,6 +8,7 @@ from emulator.models.shard.reshard import moves_recent
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
+from firmware.layouts.enrol import ENROL
 from firmware.layouts.log import LOG
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN
 from firmware.layouts.plan import MOVES
@@ -23,6 +24,7 @@ from firmware.layouts.status import (
 )
 from firmware.layouts.stop import STOP
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR
+from firmware.layouts.token import TOKEN
 
 
 @model
@@ -56,6 +58,10 @@ def describe_node(w: World, reply: int) -> None:
     answer.crash_hold = w.g(SURVIVAL).held
     answer.commands, answer.commands_bad = control.accepted, control.bad + control.refused
     answer.uuid[:], answer.serial[:] = bytes(w.g(SMBIOS).uuid), bytes(w.g(SMBIOS).serial)
+    enrol = w.g(ENROL)
+    answer.token_known = int(w.g(TOKEN).length != 0)
+    answer.enrol_state, answer.enrol_refused = enrol.state, enrol.refused
+    answer.enrol_error, answer.fingerprint[:] = enrol.error, enrol.digest[:8]
     answer.plan_moves = moves_recent(w)
     describe_links(w, reply)
 

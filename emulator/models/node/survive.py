@@ -5,6 +5,7 @@ from emulator.models.cpu.date import date_now
 from emulator.models.log import log_write
 from emulator.models.memory.kept import kept_sum, survivor_store
 from emulator.models.node.lease import slots_wake
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, NAME_MAX
 from firmware.layouts.log import BOOT_WARM, NODE_CRASH_LOOP, NODE_RELEASED
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.survivor import (
@@ -26,9 +27,11 @@ MS_PER_S = 1000
 
 @model
 def survive_adopt(w: World) -> None:
-    """Magic, bot and sum must fit; the token names the bot."""
+    """Magic, bot and sum must fit; the token names the bot, in a fleet its name there does too."""
     facts, survival = w.g(SURVIVOR), w.g(SURVIVAL)
     bot = kept_sum(w, w.g(TOKEN).text.address, TOKEN_MAX // 8)
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+        bot ^= kept_sum(w, w.g(FLEET_CONFIG).bot.address, NAME_MAX // 8)
     survival.page = SURVIVOR_PAGE
     kept = w.view(Survivor, SURVIVOR_PAGE)
     known = kept.magic == SURVIVOR_MAGIC and kept.bot == bot

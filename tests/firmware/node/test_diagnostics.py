@@ -10,6 +10,7 @@ from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import CONTROL
 from firmware.layouts.crypto import DRBG
+from firmware.layouts.enrol import ENROL, ENROL_SEAL, EnrolState
 from firmware.layouts.net import ANSWERS_PER_TURN, ARP, NET, ArpState
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
@@ -30,10 +31,12 @@ from firmware.node.diagnostics import age_in_ms, diagnostics_input
 from tests.support.lab import Lab
 from tests.support.net import MAC, MS, NEEDED, PEER, PEER_MAC, SECOND, NetBench, ip32
 from tests.support.states import QWORD
+from tests.support.token import set_token
 from toolchain.layout.pack import pack, unpack
 
 LAB = Lab(*NEEDED, diagnostics_input, age_in_ms, slots=2)
 ASKER_PORT = 40_000
+TOKEN = b"MTk4.the-token.of_the-bot"
 
 
 @pytest.fixture
@@ -106,6 +109,10 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     LAB.g(DRBG).weak, LAB.g(DRBG).sources[:] = 1, bytes([2, 1, 0, 2])
     LAB.g(PLAN).global_total, LAB.g(PLAN).local_start, LAB.g(PLAN).local_count = 64, 16, 2
     LAB.g(MOVES).recommended = 80
+    enrol = LAB.g(ENROL)
+    enrol.state, enrol.refused, enrol.error = EnrolState.WAITING, 7, ENROL_SEAL.code
+    enrol.digest[:] = bytes(range(50, 82))
+    set_token(LAB, TOKEN)
     LAB.g(SMBIOS).uuid[:], LAB.g(SMBIOS).serial[:] = bytes(range(16)), b"S-1".ljust(64, b"\0")
     message = request(slot=1)
     (answer,) = ask(bench, message)
@@ -114,6 +121,9 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     assert (got["magic"], got["slot"], got["nonce"]) == (STATUS_REPLY_MAGIC, 1, 0x1122334455667788)
     assert (got["global_total"], got["local_start"], got["local_count"]) == (64, 16, 2)
     assert got["recommended"] == 80
+    assert (got["token_known"], got["enrol_state"], got["enrol_refused"]) == (1, 1, 7)
+    assert (got["enrol_error"], got["fingerprint"]) == (ENROL_SEAL.code, bytes(range(50, 58)))
+    assert TOKEN not in answer
     assert (got["uuid"], got["serial"]) == (bytes(range(16)), b"S-1".ljust(64, b"\0"))
     assert (got["lease_generation"], got["lease_deadline"]) == (5, 99)
     assert (got["commands"], got["commands_bad"]) == (7, 5)
@@ -123,6 +133,12 @@ def test_diagnostics_answers_with_node_and_shard(bench):
     assert (got["ack_age_ms"], got["frame_age_ms"]) == (7000, AGE_UNKNOWN)
     assert got["shard"] == LAB.machine.read(context.address_, SHARD_HEAD_BYTES)
     assert LAB.g(DIAGNOSTICS).requests == 1
+
+
+def test_diagnostics_says_whether_there_is_a_token(bench):
+    set_token(LAB, b"")
+    (answer,) = ask(bench, request())
+    assert unpack(StatusReply, answer)["token_known"] == 0
 
 
 @pytest.mark.parametrize("slot", [2, 63, 0xFFFF_FFFF])

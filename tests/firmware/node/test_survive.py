@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.machine import Region
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR, SURVIVOR_BYTES, Survivor
@@ -22,7 +23,7 @@ LAB = Lab(
 MS, UNIX = 1_000_000, 1_790_000_000
 
 
-def boot(*, at=UNIX, token=b"a-token", crashed=False):
+def boot(*, at=UNIX, token=b"a-token", fleet=b"", crashed=False):
     """Reset the node and let it look at the pages; their contents stay."""
     kept = LAB.machine.read(RECORD_PAGE, KEPT_PAGES * PAGE)
     LAB.reset()
@@ -30,6 +31,8 @@ def boot(*, at=UNIX, token=b"a-token", crashed=False):
     clock = LAB.g(CLOCK)
     clock.tsc_cycles_per_ms, clock.unix_time, clock.unix_tsc = MS, at, 0
     set_token(LAB, token)
+    if fleet:
+        LAB.g(FLEET_CONFIG).magic, LAB.g(FLEET_CONFIG).bot[:] = FLEET_MAGIC, fleet.ljust(32, b"\0")
     LAB.g(SURVIVAL).crashed = int(crashed)
     LAB.call(survive_begin)
     return LAB.g(SURVIVOR)
@@ -70,6 +73,13 @@ def test_another_bot_starts_fresh():
     LAB.g(SURVIVOR).identified = 7
     facts = boot(token=b"b-token")
     assert (facts.boots, facts.identified) == (1, 0)
+
+
+def test_a_node_without_a_token_knows_its_bot_by_the_fleet():
+    boot(token=b"", fleet=b"b1")
+    assert boot(token=b"", fleet=b"b1").boots == 2
+    assert boot(token=b"", fleet=b"b2").boots == 1
+    assert boot(token=b"").boots == 1
 
 
 @given(st.integers(0, Survivor.SIZE - 1), st.integers(1, 255))

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from firmware.errors import NIC_RING
 from firmware.layouts.bus import LinkState
 from firmware.layouts.bus_sites import CLOSED, UNAUTHORIZED
+from firmware.layouts.enrol import ENROL_SEAL, ENROL_WEAK, EnrolState
 from firmware.layouts.entropy import SourceState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import (
@@ -30,6 +31,7 @@ from toolchain.cli.diagnostics import NoAnswerError, ask
 from toolchain.cli.status import command, milliseconds
 
 NODE = {
+    "token_known": 1,
     "now": 10_000_000,
     "cycles_per_ms": 1000,
     "boot_tsc": 4_000_000,
@@ -287,6 +289,67 @@ def test_a_node_without_a_fleet_has_no_links():
         plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
     assert "NATS" not in plain.stdout
     assert json.loads(as_json.stdout)["node"]["links"] == []
+
+
+WAITS = {
+    "token_known": 0,
+    "enrol_state": EnrolState.WAITING,
+    "fingerprint": bytes.fromhex("0fee1dead0000001"),
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "enrol"),
+    [
+        (
+            WAITS,
+            "NO_TOKEN: the node has no token; it waits for shardfw fleet approve, with the "
+            "fingerprint 0xfee1dead0000001; 0 answers were refused\n",
+            {
+                "state": "waiting",
+                "fingerprint": "0xfee1dead0000001",
+                "refused": 0,
+                "last_error": None,
+            },
+        ),
+        (
+            WAITS | {"enrol_refused": 3, "enrol_error": ENROL_SEAL.code},
+            "; 3 answers were refused, the last one: fleet.seal\n",
+            {
+                "state": "waiting",
+                "fingerprint": "0xfee1dead0000001",
+                "refused": 3,
+                "last_error": "fleet.seal",
+            },
+        ),
+        (
+            {
+                "token_known": 0,
+                "enrol_state": EnrolState.IMPOSSIBLE,
+                "enrol_error": ENROL_WEAK.code,
+            },
+            "NO_TOKEN: the node has no token; it cannot ask for one; 0 answers were refused, the last "
+            "one: fleet.weak\n",
+            {"state": "impossible", "fingerprint": None, "refused": 0, "last_error": "fleet.weak"},
+        ),
+        ({"token_known": 0}, "NO_TOKEN: the image holds no token, and no shard starts\n", None),
+    ],
+)
+def test_a_node_without_a_token_says_what_it_waits_for(facts, said, enrol):
+    with FakeNode(NODE | facts, []) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert said in plain.stdout
+    shown = json.loads(as_json.stdout)["node"]
+    assert (shown["hold"], shown["enrol"]) == ("NO_TOKEN", enrol)
+
+
+def test_a_node_that_is_enrolled_says_so_in_json_alone():
+    facts = {"enrol_state": EnrolState.ENROLLED, "fingerprint": bytes(range(8))}
+    with FakeNode(NODE | facts, [READY]) as node:
+        plain, as_json = run("--port", str(node.port)), run("--port", str(node.port), "--json")
+    assert "token" not in plain.stdout
+    shown = json.loads(as_json.stdout)["node"]
+    assert (shown["hold"], shown["enrol"]["state"]) == (None, "enrolled")
 
 
 def test_a_machine_without_them_says_nothing():
