@@ -38,7 +38,7 @@ CHAIN = make_chain((HOST,))
 
 def node_of(folder, servers, overrides, *, password=PASSWORD, template=None):
     """Return a node of a fleet; it trusts the chain of these tests."""
-    fleet = {"fleet.bot": "b1", "fleet.node": "n7", "fleet.servers": servers}
+    fleet = {"fleet.bot": "b1", "fleet.node": "n7", "fleet.servers": servers, "fleet.enrol": False}
     secrets = {"SHARDFW_NATS_PASSWORD": password, "SHARDFW_NATS_NKEY": SEED}
     config = load_config(None, dict(os.environ) | secrets, fleet | overrides)
     config = replace(config, extra_anchors=((LOCAL_CA, CHAIN.root),))

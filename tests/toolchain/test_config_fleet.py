@@ -80,6 +80,21 @@ def test_a_node_of_a_fleet_begins_without_a_shard(load):
     assert not any(fleet_blob(config)[FLEET_SECRET])
 
 
+def test_a_node_that_enrols_has_no_token_whatever_the_environment_says(load):
+    config = load(FLEET, {"SHARDFW_TOKEN": "not.for.this.image"})
+    assert config.token.get_secret_value() == ""
+    page = unpack(ConfigBlob, config_blob(config))
+    assert (page["token_len"], any(page["token"])) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "token"), [({}, b"local-development"), ({"SHARDFW_TOKEN": "t.o.k"}, b"t.o.k")]
+)
+def test_a_node_that_does_not_enrol_has_its_token_inside(load, environ, token):
+    page = unpack(ConfigBlob, config_blob(load(f"{FLEET}enrol = false\n", environ)))
+    assert page["token"][: page["token_len"]] == token
+
+
 def test_every_key_reaches_the_page(load):
     servers = "['nats-a.lan', 'n2:5', 'nats://n3', 'tls://10.1.2.3:7/']"
     text = (
@@ -161,6 +176,14 @@ def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
     [
         ("[fleet]\n", "1: fleet.bot: missing. Write the bot's name in the fleet's subjects: bot ="),
         ("[fleet]\nnode = 'n7'\n", "1: fleet.bot: missing. Write the bot's name in the fleet's"),
+        (
+            f"{FLEET}[bot]\ntoken_env = 'MINE'\n",
+            "5: bot.token_env: [fleet] is given, and there shardfw fleet approve gives a node its token",
+        ),
+        (
+            f"{FLEET}[bot]\ntoken_file = 'mine'\n",
+            "5: bot.token_file: [fleet] is given, and there shardfw fleet approve gives a node its",
+        ),
         ("[fleet]\nbot = ''\n", "2: fleet.bot: missing. Write the bot's name in the fleet's"),
         (
             "[fleet]\nbot = 'b1'\n",

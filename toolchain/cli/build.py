@@ -42,6 +42,13 @@ def read_config(
         raise click.ClickException(str(error)) from error
 
 
+IS_INSIDE = (
+    "the bot's token is in the image of a fleet's node: whoever reads the image, over TFTP for "
+    "example, has it. That is for one node of your own; otherwise leave enrol = false out of [fleet] "
+    "and release the token with shardfw fleet approve"
+)
+
+
 def build(
     config: NodeConfig, target: str, folder: Path, on_step: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -68,6 +75,8 @@ def build(
     template = images.template_of(image)
     packed = images.complete(template, config, store)
     notes = images.judge(template, packed) + list(trust.notes if trust is not None else ())
+    if config.fleet.enabled and not config.fleet.enrol:
+        notes.append(IS_INSIDE)
     deepest, stack = tool.deepest_stack(image, STACK_BYTES)
     # What people open, copy and send around holds the configuration without its secrets.
     pages = {part.name: bytearray(packed[part.at : part.at + part.size]) for part in template.parts}

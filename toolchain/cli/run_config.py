@@ -76,6 +76,7 @@ def with_fleet(
             "user": login[0],
             "cap": cap,
             "publish": config.fleet.publish,
+            "enrol": False,
         }
     )
     return replace(

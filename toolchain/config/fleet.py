@@ -40,6 +40,10 @@ NO_SHARDS = (
     "[fleet] is given, and there the plan says which shards a node holds. Leave [shards] out, and "
     "write the plan with: shardfw fleet init, shardfw fleet plan"
 )
+GIVEN_LATER = (
+    "[fleet] is given, and there shardfw fleet approve gives a node its token: an image that is served "
+    "to whoever asks holds none. Leave this key out, or write enrol = false under [fleet]"
+)
 NOT_IN_A_FLEET = (
     (
         "lease.duration_ms",
@@ -127,6 +131,9 @@ class FleetConfig(Section):
         1, ge=1, le=HELD_MAX, description="how many slots of the plan the node may hold at once"
     )
     publish: bool = Field(True, description="true to publish the events of its shards, or false")
+    enrol: bool = Field(
+        True, description="true when `shardfw fleet approve` gives the node its token, or false"
+    )
 
     @field_validator("bot", "node")
     @classmethod
@@ -194,6 +201,11 @@ class FleetConfig(Section):
         return self.bot is not None
 
     @property
+    def enrols(self) -> bool:
+        """Return whether the image holds no token and the node asks for it."""
+        return self.enabled and self.enrol
+
+    @property
     def places(self) -> tuple[NatsPlace, ...]:
         """Return where the servers listen."""
         return tuple(parse_place(text) for text in self.servers)
@@ -207,6 +219,10 @@ class FleetConfig(Section):
         """
         if not self.enabled:
             yield "fleet.bot", MISSING_BOT
+        bot = data.get("bot")
+        for key in ("token_env", "token_file"):
+            if self.enrol and isinstance(bot, dict) and key in bot:
+                yield f"bot.{key}", GIVEN_LATER
         if data.get("shards"):
             yield "shards", NO_SHARDS
         for dotted, harmless, message in NOT_IN_A_FLEET:

@@ -150,7 +150,7 @@ class _Loader:
             message = self._unknown_key(key, list(SECTIONS), "section")
             self._blame(key, ADVICE_ON_SECRETS["bot"] if secret else message)
         sections = {name: self._check(name, data.get(name, {})) for name in SECTIONS}
-        token = self._token(sections["bot"])
+        token = self._token(sections["bot"], sections["fleet"])
         control_key = self._control_key(sections["control"])
         build_time = self._build_time(sections["build"])
         self._check_resolvable(sections["gateway"], sections["network"])
@@ -241,9 +241,13 @@ class _Loader:
         hint = f"Did you mean {close[0]}?" if close else f"Write one of: {', '.join(known)}"
         return f"unknown {what}. {hint}"
 
-    def _token(self, section: Section | None) -> SecretStr:
-        """Return the token from its variable or file; the development token when none is named."""
-        if section is None:
+    def _token(self, section: Section | None, fleet: Section | None) -> SecretStr:
+        """Return the token from its variable or file; the development token when none is named.
+
+        Empty for a node that enrols.
+        """
+        enrols = fleet is not None and cast("FleetConfig", fleet).enrols
+        if section is None or enrols:
             return SecretStr("")
         try:
             text = read_secret(

@@ -47,6 +47,21 @@ def test_the_secret_is_in_the_image_alone(tmp_path, monkeypatch, lines, secret, 
     assert secret not in result.output.encode()
 
 
+@pytest.mark.parametrize("enrol", [True, False])
+def test_a_token_inside_the_image_is_warned_of(tmp_path, monkeypatch, enrol):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHARDFW_TOKEN", "a.token.of.the-build-test")
+    lines = f"enrol = {str(enrol).lower()}"
+    (tmp_path / "node.toml").write_text(f"[fleet]\nbot = 'b1'\nservers = ['nats.lan']\n{lines}\n")
+    result = CliRunner().invoke(command, ["-c", "node.toml", "-o", "out", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    image = (tmp_path / report["files"]["image"]).read_bytes()
+    assert (b"a.token.of.the-build-test" in image) == (not enrol)
+    said = any(note.startswith("the bot's token is in the image") for note in report["notes"])
+    assert said == (not enrol)
+
+
 def image_auth(lines):
     return 1 if "user =" in lines else 2
 
