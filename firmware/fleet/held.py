@@ -9,6 +9,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.fleet.spans import grant_span, hold_span
 from firmware.layouts.fleet import (
     FLEET,
+    FLEET_ASKED,
     FLEET_DRAIN,
     FLEET_LATE,
     FLEET_LOST,
@@ -372,6 +373,7 @@ def plan_differs(a: Asm, held: HeldSlot) -> None:
         HeldSlot.plan_revision,
         PlanView.mode,
         PlanView.revision,
+        Fleet.closing,
         CoreState.now,
     ],
     writes=[HeldSlot.phase],
@@ -397,6 +399,9 @@ def held_judge(a: Asm, held: HeldSlot) -> None:
     a.ret()
 
     a.place(granted)
+    a.mov(EDX, FLEET_ASKED.code)
+    a.cmp(FLEET.it.closing, 0)
+    a.j(NE, stop)
     a.mov(EDX, FLEET_LATE.code)
     a.cmp(plan.mode, PlanMode.ACTIVE)
     a.j(NE, stop)

@@ -269,6 +269,17 @@ def fleet_release(a: Asm, slot: Reg32) -> None:
 
 
 @routine(
+    outputs=[Out(EAX, "slots that are not given back yet")],
+    reads=[Fleet.holding],
+    source="firmware/docs/fleet.md#release",
+)
+def fleet_left(a: Asm) -> None:
+    """Count the slots that this node still has; a node alone has none."""
+    a.mov(EAX, FLEET.it.holding)
+    a.ret()
+
+
+@routine(
     clobbers=CALLER_SAVED,
     reads=[HeldSlot.phase],
     writes=[Fleet.closing],

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.cpu.power import power_pressed
+from firmware.fleet.turn import fleet_close, fleet_left
 from firmware.layouts.control import ControlRequest
 from firmware.layouts.log import NODE_STOPPED, NODE_STOPPING
 from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core
@@ -97,7 +98,7 @@ def stop_open(a: Asm) -> None:
     a.ret()
 
 
-WAITS: tuple[Routine, ...] = (stop_open,)
+WAITS: tuple[Routine, ...] = (stop_open, fleet_left)
 """What a stop waits for: each tells in EAX how much of its work is left. All have the time of
 STOP_TIMEOUT_MS together; sessions are saved after it, in a time of their own."""
 
@@ -120,7 +121,7 @@ STOP_TIMEOUT_MS together; sessions are saved after it, in a time of their own.""
         Stop.began,
         Stop.deadline,
     ],
-    calls=[slots_wake, log_write],
+    calls=[fleet_close, slots_wake, log_write],
     source="firmware/docs/stop.md#begin",
 )
 def stop_begin(a: Asm, reason: Reg32) -> None:
@@ -139,6 +140,8 @@ def stop_begin(a: Asm, reason: Reg32) -> None:
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, STOP_TIMEOUT_MS)
     a.add(RAX, RCX)
     a.mov(STOP.it.deadline, RAX)
+    # Slots go back to the fleet as soon as their shards are closed.
+    a.call(fleet_close)
     a.call(slots_wake)
     a.mov(EDX, STOP.it.reason)
     a.mov(ECX, PLAN.it.local_count)

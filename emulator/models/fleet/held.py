@@ -7,6 +7,7 @@ from emulator.models.fleet.spans import grant_span, hold_span
 from emulator.models.log import log_write
 from firmware.layouts.fleet import (
     FLEET,
+    FLEET_ASKED,
     FLEET_DRAIN,
     FLEET_LATE,
     FLEET_LOST,
@@ -128,7 +129,9 @@ def held_judge(w: World, held: int) -> None:
         elif plan.mode == PlanMode.ACTIVE and plan_differs(w, held):
             held_stop(w, held, FLEET_REPLANNED.code)
     elif slot.phase == HeldPhase.HELD:
-        if plan.mode != PlanMode.ACTIVE or plan.revision != slot.plan_revision:
+        if w.g(FLEET).closing:
+            held_stop(w, held, FLEET_ASKED.code)
+        elif plan.mode != PlanMode.ACTIVE or plan.revision != slot.plan_revision:
             held_stop(w, held, FLEET_LATE.code)
         elif slot.seen and w.g(CORE).now < slot.hard_stop:
             slot.phase = HeldPhase.RUNNING

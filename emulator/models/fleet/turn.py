@@ -113,3 +113,9 @@ def fleet_close(w: World) -> None:
     for held in entries(w):
         if held.phase in GRANTED:
             held_stop(w, held.address_, FLEET_ASKED.code)
+
+
+@model
+def fleet_left(w: World) -> int:
+    """As the last turn counted them."""
+    return int(w.g(FLEET).holding)

@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.cpu.power import power_pressed
+from emulator.models.fleet.turn import fleet_close, fleet_left
 from emulator.models.log import log_write
 from emulator.models.node.lease import slots_wake
 from emulator.models.node.sessions import stop_save
@@ -35,7 +36,7 @@ def stop_open(w: World) -> int:
     return count
 
 
-_WAITS = (stop_open,)
+_WAITS = (stop_open, fleet_left)
 
 
 @model
@@ -47,6 +48,7 @@ def stop_begin(w: World, reason: int) -> None:
     stop.phase, stop.reason, stop.began = StopPhase.DRAINING, reason, core.now
     stop.closed = stop.reset = 0
     stop.deadline = core.now + STOP_TIMEOUT_MS * w.g(CLOCK).tsc_cycles_per_ms
+    fleet_close(w)
     slots_wake(w)
     log_write(w, 0, NODE_STOPPING, reason, w.g(PLAN).local_count, 0, 0)
 

@@ -17,6 +17,7 @@ from firmware.fleet.held import (
 )
 from firmware.layouts.fleet import (
     FLEET,
+    FLEET_ASKED,
     FLEET_DRAIN,
     FLEET_LATE,
     FLEET_LOST,
@@ -288,6 +289,13 @@ def test_held_judge_gives_back_what_was_claimed_under_another_plan(plan, came_ba
     set_fields(LAB.g(FLEET_VIEW).plan, **plan)
     judge(held)
     assert (held.phase, held.reason) == (HeldPhase.STOPPING, FLEET_LATE.code)
+
+
+def test_held_judge_gives_back_what_was_granted_to_a_node_that_stops():
+    held = hold(phase=HeldPhase.HELD)
+    LAB.g(FLEET).closing = 1
+    judge(held)
+    assert (held.phase, held.reason) == (HeldPhase.STOPPING, FLEET_ASKED.code)
 
 
 @pytest.mark.parametrize(("late", "phase"), [(-1, HeldPhase.RUNNING), (0, HeldPhase.HELD)])

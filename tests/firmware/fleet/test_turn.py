@@ -5,6 +5,7 @@ import pytest
 from emulator.environment import Environment
 from firmware.fleet.turn import (
     fleet_close,
+    fleet_left,
     fleet_next,
     fleet_release,
     fleet_setup,
@@ -35,7 +36,9 @@ from tests.support.segments import CYCLES_PER_MS as MS
 from tests.support.segments import NOW
 from tests.support.token import set_token
 
-BENCH = BusBench(fleet_close, fleet_next, fleet_release, fleet_setup, fleet_tick, watch_open)
+BENCH = BusBench(
+    fleet_left, fleet_close, fleet_next, fleet_release, fleet_setup, fleet_tick, watch_open
+)
 LAB = BENCH.lab
 WATCH = b"_W.n7.3fa2c1d0.1"
 PLAN = b"1 active 3 16 1 20000 4 0+4 4+4 8+4 12+4"
@@ -240,6 +243,11 @@ def test_fleet_a_drain_before_the_echo_starts_nothing():
     delivery(b"lease.0", b"1 held n7 3fa2c1d0 7 1 20000 3 0 4 16", 2, 12)
     following()
     assert held.phase == HeldPhase.STOPPING
+
+
+def test_fleet_left_counts_what_is_not_given_back():
+    LAB.g(FLEET).holding = 2
+    assert LAB.call(fleet_left).outputs["eax"] == 2
 
 
 @pytest.mark.parametrize("phase", HeldPhase)

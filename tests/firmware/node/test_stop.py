@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.control import ControlResult
+from firmware.layouts.fleet import FLEET, HeldPhase
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.power import POWER
@@ -92,6 +93,19 @@ def test_stop_begin_makes_every_shard_due_and_does_so_once():
     LAB.call(stop_begin, reason=StopReason.POWER_BUTTON)
     assert (stop.reason, stop.began) == (StopReason.COMMAND, NOW)
     assert lines() == ["node.stopping reason=command shards=3"]
+
+
+def test_stop_gives_the_slots_of_a_fleet_back_and_waits_for_it():
+    prepare((S.ASSIGNED, T.CLOSED, 0, 1))
+    fleet, stop = LAB.g(FLEET), LAB.g(STOP)
+    fleet.held[0].phase, fleet.holding = HeldPhase.RUNNING, 1
+    LAB.call(stop_begin, reason=StopReason.COMMAND)
+    assert (fleet.held[0].phase, fleet.closing) == (HeldPhase.STOPPING, 1)
+    assert tick() == stop.deadline
+    assert stop.phase == P.DRAINING
+    fleet.holding = 0
+    tick()
+    assert (stop.phase, stop.left) == (P.STOPPED, 0)
 
 
 @pytest.mark.parametrize("reason", StopReason)
