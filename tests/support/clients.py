@@ -17,7 +17,7 @@ from tests.support.bench import REPEATS, cpu_seconds, resident_mib
 from tests.support.npm import NODE, install
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from tests.support.firehose import Firehose, Prepared
 
@@ -73,12 +73,12 @@ def _command(library: str, port: int, shards: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def peer(gateway: Firehose, library: str, shards: int) -> AsyncIterator[Client]:
-    """Let a library of other people hold the shards natively."""
+async def piped(
+    command: Sequence[str], shards: int
+) -> AsyncIterator[tuple[int, Callable[[], Awaitable[list[int]]]]]:
+    """Start a program that answers each line with JSON, shard id to a number; give pid and counts."""
     pipe = asyncio.subprocess.PIPE
-    command = _command(library, gateway.port, shards)
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-
     assert process.stdin is not None
     assert process.stdout is not None
     questions, answers = process.stdin, process.stdout
@@ -89,10 +89,17 @@ async def peer(gateway: Firehose, library: str, shards: int) -> AsyncIterator[Cl
         return [rows[str(shard)] for shard in range(shards)]
 
     try:
-        yield Client(f"{library}, natively", process.pid, counts)
+        yield process.pid, counts
     finally:
         questions.close()
         await process.wait()
+
+
+@asynccontextmanager
+async def peer(gateway: Firehose, library: str, shards: int) -> AsyncIterator[Client]:
+    """Let a library of other people hold the shards natively."""
+    async with piped(_command(library, gateway.port, shards), shards) as (pid, counts):
+        yield Client(f"{library}, natively", pid, counts)
 
 
 async def settled(gateway: Firehose, client: Client) -> float:
