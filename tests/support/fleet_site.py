@@ -38,6 +38,7 @@ def fleet_image(folder: Path, gateway: int, nats: int, **overrides: Any) -> Path
         "fleet.node": "n7",
         "fleet.servers": [f"{HOST}:{nats}"],
         "fleet.publish": True,
+        "fleet.enrol": False,
     } | {f"fleet.{key}": value for key, value in overrides.items()}
     config = load_config(None, dict(os.environ) | {"SHARDFW_TOKEN": "test-token"}, settings)
     template = images.cached_template("direct") or images.fresh_template("direct")
