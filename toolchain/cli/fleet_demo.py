@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 IDENTIFY_S = 6
 SLACK_S = 60.0
+SAVED_S = 1.0
+"""A session is saved just after READY: who is killed before leaves nothing to resume."""
 
 
 async def takeover(
@@ -37,6 +40,7 @@ async def takeover(
         RunError: The fleet does not start, or nobody takes over.
     """
     await runner.until_owned(timeout)
+    await asyncio.sleep(SAVED_S)
     before = runner.holders()
     victim = next((m for m in runner.machines if m.name == before[0].node), None)
     if victim is None:
