@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from firmware.layouts.bus import LINKS, LinkState
 from firmware.layouts.enrol import FINGERPRINT_BYTES
+from firmware.layouts.fleet import HELD_MAX
 from firmware.layouts.smbios import SERIAL_MAX, UUID_BYTES
-from toolchain.layout import Global, Struct, array, bytes_, enum32, u16, u32, u64
+from toolchain.layout import Global, Struct, array, bytes_, enum32, u8, u16, u32, u64
 
 STATUS_REQUEST_MAGIC = 0x3151_4653
 """`SFQ1` in memory order."""
@@ -30,10 +31,23 @@ class StatusLink(Struct):
     denials = u32(0x1C, "what the server denied and stayed, since boot")
 
 
+class HeldStatus(Struct):
+    """What an answer says of one slot of the plan that the node has."""
+
+    SIZE = 0x0C
+    phase = u8(0x00, "HeldPhase; NONE = no slot")
+    slot = u8(0x01, "which slot of the plan")
+    shards = u8(0x02, "rows that exist for it")
+    generation = u32(0x04, "of the grant")
+    left_ms = u32(
+        0x08, "until its hard stop; milliseconds; 0 = it has passed, or nothing is granted"
+    )
+
+
 class StatusReply(Struct):
     """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
 
-    SIZE = 0x2E8
+    SIZE = 0x358
     magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
     slot = u32(0x004, "index in the slot table")
     nonce = u64(0x008, "echoed")
@@ -80,7 +94,7 @@ class StatusReply(Struct):
     tls_group = u32(0x204, "Group; 0 = none yet")
     tls_key = u32(0x208, "KeyKind of the server; counts with the anchor")
     entropy_sources = bytes_(0x20C, 4, "SourceState of each EntropySource", align=4)
-    fleet = u32(0x210, "1 = the node is part of a fleet; then `links` counts")
+    fleet = u32(0x210, "1 = the node is part of a fleet; then `links` and what it holds count")
     links = array(0x218, StatusLink, LINKS, "CONTROL, then DATA")
     uuid = bytes_(0x280, UUID_BYTES, "as in Smbios; zeros = not known", align=8)
     serial = bytes_(0x290, SERIAL_MAX, "as in Smbios, then zeros", align=8)
@@ -89,6 +103,12 @@ class StatusReply(Struct):
     enrol_refused = u32(0x2D8, "answers to its announcements that were refused")
     enrol_error = u32(0x2DC, "why the last one was, or why it cannot enrol; 0 = none was")
     fingerprint = bytes_(0x2E0, FINGERPRINT_BYTES, "of the key pair of this boot", align=8)
+    fleet_watch = u8(0x2E8, "WatchState")
+    fleet_plan = u8(0x2E9, "PlanMode of the newest plan")
+    fleet_closing = u8(0x2EA, "1 = it claims nothing any more")
+    fleet_epoch = u32(0x2EC, "of the newest plan")
+    fleet_error = u32(0x2F0, "why the last watch ended; an error")
+    fleet_held = array(0x2F4, HeldStatus, HELD_MAX, "what the node has")
 
 
 class Diagnostics(Struct):

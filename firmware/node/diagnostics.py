@@ -39,6 +39,7 @@ from firmware.layouts.token import TOKEN, BotToken
 from firmware.layouts.websocket import WebSocketContext
 from firmware.net.udp import udp_answer, udp_finish
 from firmware.node.diagnostics_links import describe_links
+from firmware.node.fleet_status import describe_fleet
 from firmware.node.owner import owner_at, owner_tasks
 from firmware.shard.reshard import moves_recent
 from toolchain.asm import (
@@ -337,7 +338,7 @@ def describe_shard(a: Asm, shard: ShardContext, reply: StatusReply) -> None:
         Diagnostics.requests,
         Diagnostics.bad,
     ],
-    calls=[udp_answer, udp_finish, describe_node, describe_shard, owner_at],
+    calls=[udp_answer, udp_finish, describe_node, describe_fleet, describe_shard, owner_at],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#diagnostics",
 )
@@ -372,6 +373,7 @@ def diagnostics_input(
     a.mov(EAX, asked.slot)
     a.mov(reply.slot, EAX)
     a.call(describe_node)
+    a.call(describe_fleet)
     a.mov(EDX, asked.slot)
     a.call(owner_at)
     a.j(C, node_only)

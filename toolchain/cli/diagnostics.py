@@ -15,6 +15,7 @@ from firmware.errors import describe
 from firmware.layouts.bus import LinkName, LinkState
 from firmware.layouts.enrol import EnrolState
 from firmware.layouts.entropy import EntropySource, SourceState
+from firmware.layouts.fleet import HeldPhase, PlanMode, WatchState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.observe import ConnectionState, node_latency, node_state, shard_state
 from firmware.layouts.owner import Task
@@ -205,6 +206,7 @@ def node_report(reply: dict[str, Any]) -> dict[str, Any]:
         "recommended_shards": reply["recommended"] or None,
         "hold": None if reply["token_known"] else "NO_TOKEN",
         "enrol": _enrol(reply),
+        "fleet": fleet_report(reply),
         "uuid": str(uuid.UUID(bytes=reply["uuid"])) if any(reply["uuid"]) else None,
         "serial": reply["serial"].rstrip(b"\0").decode("ascii", "replace") or None,
         "links": link_reports(reply),
@@ -221,6 +223,30 @@ def _enrol(reply: dict[str, Any]) -> dict[str, Any] | None:
         "fingerprint": f"{digest:#x}" if digest else None,
         "refused": reply["enrol_refused"],
         "last_error": describe(reply["enrol_error"]) if reply["enrol_error"] else None,
+    }
+
+
+def fleet_report(reply: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what an answer says of the node's fleet; None when it is part of none."""
+    if not reply["fleet"]:
+        return None
+    return {
+        "watch": _name(WatchState, reply["fleet_watch"]).lower(),
+        "watch_ended_by": describe(reply["fleet_error"]),
+        "plan": _name(PlanMode, reply["fleet_plan"]).lower(),
+        "epoch": reply["fleet_epoch"],
+        "closing": bool(reply["fleet_closing"]),
+        "held": [
+            {
+                "slot": place["slot"],
+                "phase": _name(HeldPhase, place["phase"]).lower(),
+                "generation": place["generation"],
+                "shards": place["shards"],
+                "left_ms": place["left_ms"],
+            }
+            for place in reply["fleet_held"]
+            if place["phase"]
+        ],
     }
 
 

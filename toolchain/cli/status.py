@@ -186,6 +186,16 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     else:
         lease = f"ends in {milliseconds(node['lease_left_ms'])}"
     console.print(f"lease {lease} (grant {node['lease_generation']})")
+    if (fleet := node["fleet"]) is not None:
+        held = "; ".join(
+            f"slot {one['slot']} {one['phase']}, generation {one['generation']}, {one['shards']} "
+            f"shards, {milliseconds(one['left_ms'])} left"
+            for one in fleet["held"]
+        )
+        console.print(
+            f"fleet: watch {fleet['watch']}, plan {fleet['plan']} of epoch {fleet['epoch']}; "
+            f"{held or 'no slot'}"
+        )
     console.print(
         f"boot {node['boots']} since power came; {node['identified']} of "
         f"{node['identify_allowance'] or 'any number of'} Identifies of the day are sent"
@@ -280,7 +290,9 @@ Recovering, Closing, Closed), latency_ms (the slowest shard's, once all are READ
 plan_moves (in the last hour), leaving (shards that close for a move), entropy (weak: no TLS) with
 entropy_sources (each credited, failed or absent), recommended_shards (what the
 service told when it was asked for the gateway), uuid and serial of the machine, hold (NO_TOKEN without a
-token) and enrol (state, fingerprint, refused, last_error; null when the token is in the image). Per shard:
+token), enrol (state, fingerprint, refused, last_error; null when the token is in the image) and fleet (null
+without one; watch, watch_ended_by, plan, epoch, closing, held: slot, phase, generation, shards, left_ms
+until its hard stop). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, tls (null when plain; protocol, suite, group,

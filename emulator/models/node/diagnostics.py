@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.net.udp import udp_answer, udp_finish
 from emulator.models.node.diagnostics_links import describe_links
+from emulator.models.node.fleet_status import describe_fleet
 from emulator.models.node.owner import owner_at, owner_tasks
 from emulator.models.shard.reshard import moves_recent
 from firmware.layouts.config import CONFIG
@@ -100,6 +101,7 @@ def diagnostics_input(w: World, request: int, length: int, source: int, port: in
     answer = w.view(StatusReply, place)
     answer.magic, answer.nonce, answer.slot = STATUS_REPLY_MAGIC, nonce, slot
     describe_node(w, place)
+    describe_fleet(w, place)
     shard, none = owner_at(w, slot)
     if not none:
         describe_shard(w, shard, place)

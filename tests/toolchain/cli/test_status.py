@@ -10,6 +10,7 @@ from firmware.layouts.bus import LinkState
 from firmware.layouts.bus_sites import CLOSED, UNAUTHORIZED
 from firmware.layouts.enrol import ENROL_SEAL, ENROL_WEAK, EnrolState
 from firmware.layouts.entropy import SourceState
+from firmware.layouts.fleet import FLEET_GAP, HELD_MAX, HeldPhase, PlanMode, WatchState
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import (
     Classification,
@@ -128,6 +129,42 @@ def test_help_shows_examples_and_the_json_keys():
 
 def test_the_table_says_that_the_node_was_told_to_stop(node):
     assert "draining: the node was told to stop" in run("--port", str(node.port)).output
+
+
+FLEET = {
+    "fleet": 1,
+    "fleet_watch": WatchState.SYNCED,
+    "fleet_plan": PlanMode.ACTIVE,
+    "fleet_epoch": 3,
+    "fleet_error": FLEET_GAP.code,
+    "fleet_held": [
+        {"phase": HeldPhase.RUNNING, "slot": 2, "shards": 4, "generation": 7, "left_ms": 12_000},
+        {},
+        {"phase": HeldPhase.GONE, "slot": 5, "generation": 9},
+        *[{}] * (HELD_MAX - 3),
+    ],
+}
+
+
+def test_a_node_of_a_fleet_shows_its_watch_its_plan_and_its_slots():
+    with FakeNode(NODE | FLEET, [READY]) as node:
+        shown = json.loads(run("--port", str(node.port), "--json").stdout)["node"]["fleet"]
+        text = run("--port", str(node.port)).output
+    assert shown == {
+        "watch": "synced", "watch_ended_by": "fleet.gap", "plan": "active", "epoch": 3,
+        "closing": False,
+        "held": [
+            {"slot": 2, "phase": "running", "generation": 7, "shards": 4, "left_ms": 12_000},
+            {"slot": 5, "phase": "gone", "generation": 9, "shards": 0, "left_ms": 0},
+        ],
+    }  # fmt: skip
+    assert "fleet: watch synced, plan active of epoch 3; slot 2 running" in text
+
+
+def test_a_node_alone_has_no_fleet(node):
+    shown = json.loads(run("--port", str(node.port), "--json").stdout)["node"]["fleet"]
+    assert shown is None
+    assert "fleet:" not in run("--port", str(node.port)).output
 
 
 def test_json_holds_every_diagnostics_field(node):
