@@ -4,10 +4,12 @@ from firmware.abi import CALLER_SAVED
 from firmware.crypto.drbg import drbg_u64
 from firmware.fleet.cas import cas_send
 from firmware.fleet.held import RANGES, SLOT_SHIFT, held_find, name_slot
+from firmware.fleet.orders import move_wish
 from firmware.fleet.spans import wait_span
 from firmware.fleet.texts import lease_text
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import (
+    AVOID_MS,
     CLAIM_JITTER_MS,
     FLEET,
     FLEET_VIEW,
@@ -18,8 +20,10 @@ from firmware.layouts.fleet import (
     RETRY_MIN_MS,
     Fleet,
     FleetOp,
+    FleetView,
     HeldPhase,
     HeldSlot,
+    Holder,
     PlanMode,
     PlanRange,
     PlanView,
@@ -236,6 +240,7 @@ def claim_slot(a: Asm, slot: Reg32) -> None:
     reads=[
         SlotView.state,
         SlotView.seen_at,
+        SlotView.generation,
         SlotView.duration_ms,
         SlotView.epoch,
         SlotView.start,
@@ -248,11 +253,15 @@ def claim_slot(a: Asm, slot: Reg32) -> None:
         Fleet.avoid_until,
         Clock.tsc_cycles_per_ms,
     ],
+    calls=[move_wish],
     saves=[R12],
     source="firmware/docs/fleet.md#claims",
 )
 def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
-    """Tell when a slot may be claimed: a free one at once, one of anybody else when its time is over."""
+    """Tell when a slot may be claimed: a free one at once, one of anybody else when its time is over.
+
+    Who was named for it waits for nothing else; all others let that node go first.
+    """
     plan, shards, no = FLEET_VIEW.it.plan, PlanRange.at(RCX), a.label("no")
     a.mov(R12D, number)
     a.cmp(view.state, SlotState.ABSENT)
@@ -274,10 +283,22 @@ def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
         a.mov(EAX, view.duration_ms)
         wait_span(a)
     a.add(RAX, view.seen_at)
-    a.lea(RCX, FLEET.address)
-    a.mov(RCX, Fleet.at(RCX).avoid_until.m64(index=R12, scale=8))
-    a.cmp(RAX, RCX)
-    a.cmov(B, RAX, RCX)
+    due = RDX
+    a.mov(due, RAX)
+    a.mov(ECX, view.generation)
+    a.call(move_wish)
+    with a.block() as named:
+        a.cmp(EAX, Holder.MINE)
+        a.leave(E, named)
+        a.lea(RCX, FLEET.address)
+        a.mov(RCX, Fleet.at(RCX).avoid_until.m64(index=R12, scale=8))
+        a.cmp(due, RCX)
+        a.cmov(B, due, RCX)
+        a.cmp(EAX, Holder.OTHER)
+        a.leave(NE, named)
+        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AVOID_MS)
+        a.add(due, RAX)
+    a.mov(RAX, due)
     a.clc()
     a.ret()
     a.place(no)
@@ -294,14 +315,16 @@ def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
         Fleet.closing,
         Fleet.holding,
         FleetConfig.cap,
+        FleetView.drained,
         PlanView.mode,
         PlanView.slots,
+        SlotView.generation,
         SlotView.claim_at,
         Clock.tsc_cycles_per_ms,
         CoreState.now,
     ],
     writes=[SlotView.claim_at],
-    calls=[claim_time, held_find, jitter, claim_slot],
+    calls=[claim_time, held_find, jitter, claim_slot, move_wish],
     saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#claims",
 )
@@ -312,6 +335,8 @@ def claims_tick(a: Asm) -> None:
     a.cmp(FLEET.it.watch, WatchState.SYNCED)
     a.j(NE, none)
     a.cmp(FLEET.it.closing, 0)
+    a.j(NE, none)
+    a.cmp(FLEET_VIEW.it.drained, 0)
     a.j(NE, none)
     a.cmp(FLEET_VIEW.it.plan.mode, PlanMode.ACTIVE)
     a.j(NE, none)
@@ -342,11 +367,20 @@ def claims_tick(a: Asm) -> None:
                 a.xor(ECX, ECX)
                 a.mov(view.claim_at, RCX)
                 a.jmp(note)
-            a.cmp(view.claim_at, 0)
-            with a.if_(E):
+            with a.block() as decided:
+                named = a.label("named")
+                a.cmp(view.claim_at, 0)
+                a.leave(NE, decided)
+                a.mov(RSI, R12)
+                a.mov(ECX, view.generation)
+                a.call(move_wish)
+                a.cmp(EAX, Holder.MINE)
+                a.mov(RAX, core.now)
+                a.j(E, named)
                 a.mov(EAX, CLAIM_JITTER_MS)
                 a.call(jitter)
                 a.add(RAX, core.now)
+                a.place(named)
                 a.mov(view.claim_at, RAX)
             a.mov(RAX, view.claim_at)
             a.cmp(RAX, core.now)

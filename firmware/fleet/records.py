@@ -82,11 +82,12 @@ _LEASE_NUMBERS = ("generation", "op", "duration_ms", "epoch", "start", "count", 
 _PLAN_NUMBERS = ("epoch", "total", "max_concurrency", "duration_ms", "slots")
 
 
-def _word(text: bytes) -> int:
+def four(text: bytes) -> int:
+    """Return four characters as a doubleword compares them."""
     return int.from_bytes(text, "little")
 
 
-def _begin(a: Asm, text: Reg64, size: Reg32, bad: Label) -> None:
+def format_take(a: Asm, text: Reg64, size: Reg32, bad: Label) -> None:
     """R8 := the end, EDX := the separator; the format number is passed."""
     a.mov(size, size)
     a.lea(R8, mem8(text, index=RCX, ref=TEXT))
@@ -97,7 +98,7 @@ def _begin(a: Asm, text: Reg64, size: Reg32, bad: Label) -> None:
     a.j(NE, bad)
 
 
-def _small(a: Asm, bad: Label) -> None:
+def small_take(a: Asm, bad: Label) -> None:
     """EAX := the next number, of 32 bits. Clobbers RCX and R9."""
     a.call(number_take)
     a.j(C, bad)
@@ -110,7 +111,7 @@ def _numbers(a: Asm, count: int, bad: Label) -> None:
     """Take so many numbers of 32 bits into the locals; R12 counts."""
     a.xor(R12D, R12D)
     with a.loop() as each:
-        _small(a, bad)
+        small_take(a, bad)
         a.mov(mem32(RSP, index=R12, scale=4, ref=STACK), EAX)
         a.inc(R12D)
         a.cmp(R12D, count)
@@ -124,7 +125,7 @@ def _within(a: Asm, least: int, most: int, bad: Label) -> None:
     a.j(A, bad)
 
 
-def _all(a: Asm, kind: int, bad: Label) -> None:
+def every_char(a: Asm, kind: int, bad: Label) -> None:
     """Refuse a word RDI of R11D bytes with a character of another kind. Clobbers RAX, R9, R11."""
     a.lea(R9, CHARS.address)
     with a.loop() as each:
@@ -181,12 +182,12 @@ def holder_take(a: Asm, text: Reg64, end: Reg64, separator: Reg32) -> None:
     a.cmp(ECX, BOOT_DIGITS)
     a.j(NE, bad)
     a.mov(R11D, ECX)
-    _all(a, BOOT_CHAR, bad)
+    every_char(a, BOOT_CHAR, bad)
     a.cmp(node_bytes, NAME_MAX)
     a.j(A, bad)
     a.mov(R11D, node_bytes)
     a.mov(RDI, node)
-    _all(a, NAME_CHAR, bad)
+    every_char(a, NAME_CHAR, bad)
 
     a.mov(RSI, node)
     a.mov(ECX, node_bytes)
@@ -249,16 +250,16 @@ def lease_record(a: Asm, text: Reg64, size: Reg32, view: SlotView) -> None:
     a.mov(R13, RDX)
     a.mov(view.state, SlotState.ABSENT)
     a.mov(view.mine, 0)
-    _begin(a, text, size, bad)
+    format_take(a, text, size, bad)
     a.call(word_take)
     a.j(C, bad)
     a.cmp(ECX, 4)
     a.j(NE, bad)
     a.mov(EAX, mem32(RDI, ref=TEXT))
     a.mov(state, SlotState.HELD)
-    a.cmp(EAX, _word(b"held"))
+    a.cmp(EAX, four(b"held"))
     with a.if_(NE):
-        a.cmp(EAX, _word(b"free"))
+        a.cmp(EAX, four(b"free"))
         a.j(NE, bad)
         a.mov(state, SlotState.FREE)
     a.call(holder_take)
@@ -339,7 +340,7 @@ def plan_record(a: Asm, text: Reg64, size: Reg32, plan: PlanView) -> None:
     bad = a.label("bad")
     a.mov(R13, RDX)
     a.mov(plan.mode, PlanMode.UNKNOWN)
-    _begin(a, text, size, bad)
+    format_take(a, text, size, bad)
     a.call(word_take)
     a.j(C, bad)
     a.mov(mode, PlanMode.ACTIVE)
@@ -350,15 +351,15 @@ def plan_record(a: Asm, text: Reg64, size: Reg32, plan: PlanView) -> None:
         a.mov(mode, PlanMode.DRAIN)
         a.cmp(ECX, len(b"drain"))
         a.j(NE, bad)
-        a.cmp(mem32(RDI, ref=TEXT), _word(b"drai"))
+        a.cmp(mem32(RDI, ref=TEXT), four(b"drai"))
         a.j(NE, bad)
         a.cmp(mem8(RDI, 4, ref=TEXT), ord("n"))
         a.j(NE, bad)
         a.jmp(known)
         a.place(active)
-        a.cmp(mem32(RDI, ref=TEXT), _word(b"acti"))
+        a.cmp(mem32(RDI, ref=TEXT), four(b"acti"))
         a.j(NE, bad)
-        a.cmp(mem32(RDI, 2, ref=TEXT), _word(b"tive"))
+        a.cmp(mem32(RDI, 2, ref=TEXT), four(b"tive"))
         a.j(NE, bad)
     _numbers(a, len(_PLAN_NUMBERS), bad)
     for name, least, most in (
@@ -377,12 +378,12 @@ def plan_record(a: Asm, text: Reg64, size: Reg32, plan: PlanView) -> None:
     a.xor(R12D, R12D)
     with a.loop() as ranges:
         a.mov(EDX, PLUS)
-        _small(a, bad)
+        small_take(a, bad)
         a.cmp(EAX, covered)
         a.j(B, bad)
         a.mov(shards.start, EAX)
         a.mov(EDX, SPACE)
-        _small(a, bad)
+        small_take(a, bad)
         a.mov(shards.count, EAX)
         _within(a, 1, FLEET_SHARDS_MAX, bad)
         a.mov(covered, shards.start)
@@ -424,13 +425,13 @@ def plan_record(a: Asm, text: Reg64, size: Reg32, plan: PlanView) -> None:
 def ticket_record(a: Asm, text: Reg64, size: Reg32) -> None:
     """Read an Identify ticket: who took it last."""
     bad = a.label("bad")
-    _begin(a, text, size, bad)
+    format_take(a, text, size, bad)
     a.call(holder_take)
     a.j(C, bad)
     a.mov(R12D, EAX)
-    _small(a, bad)
+    small_take(a, bad)
     a.mov(R10D, EAX)
-    _small(a, bad)  # the shard
+    small_take(a, bad)  # the shard
     a.cmp(RSI, R8)
     a.j(NE, bad)
     a.mov(EAX, R12D)
@@ -462,15 +463,15 @@ def budget_record(a: Asm, text: Reg64, size: Reg32, budget: BudgetView) -> None:
     """Read the session starts that are left; who wrote it does not matter."""
     budget, bad = BudgetView.at(R13), a.label("bad")
     a.mov(R13, RDX)
-    _begin(a, text, size, bad)
+    format_take(a, text, size, bad)
     _numbers(a, 2, bad)
     a.call(word_take)
     a.j(C, bad)
     a.cmp(ECX, NAME_MAX)
     a.j(A, bad)
     a.mov(R11D, ECX)
-    _all(a, NAME_CHAR, bad)
-    _small(a, bad)  # the operation
+    every_char(a, NAME_CHAR, bad)
+    small_take(a, bad)  # the operation
     a.cmp(RSI, R8)
     a.j(NE, bad)
     a.mov(EAX, a.local(4, 0))

@@ -9,7 +9,8 @@ from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
 from firmware.fleet.enrol import enrol_begin, enrol_tick
 from firmware.fleet.enrol_grant import enrol_input
-from firmware.fleet.held import each_held, held_find, held_stop, lease_mirror
+from firmware.fleet.held import held_find, lease_mirror
+from firmware.fleet.orders import orders_obey, slot_yield
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
 from firmware.fleet.ticket import ticket_answered
@@ -18,9 +19,7 @@ from firmware.layouts.bus import BUS_IN, INBOX_SID, BusLink, BusMessage
 from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, Enrol, EnrolState
 from firmware.layouts.fleet import (
-    AVOID_MS,
     FLEET,
-    FLEET_ASKED,
     LOOK_MS,
     WATCH_SID,
     WATCH_TEXT_MAX,
@@ -41,13 +40,11 @@ from toolchain.asm import (
     NC,
     NE,
     R12,
-    R12D,
     R13,
     R13D,
     RAX,
     RBP,
     RBX,
-    RCX,
     RDI,
     A,
     Asm,
@@ -55,7 +52,6 @@ from toolchain.asm import (
     C,
     E,
     In,
-    Label,
     Out,
     Reg32,
     Z,
@@ -189,12 +185,20 @@ def fleet_next(a: Asm) -> None:
         BusLink.context,
     ],
     writes=[Fleet.next_deadline],
-    calls=[enrol_tick, watch_check, watch_open, claims_tick, held_tick_all, lease_mirror],
+    calls=[
+        enrol_tick,
+        watch_check,
+        watch_open,
+        orders_obey,
+        claims_tick,
+        held_tick_all,
+        lease_mirror,
+    ],
     saves=[RBX, RBP, R12],
     source="firmware/docs/fleet.md#turn",
 )
 def fleet_tick(a: Asm) -> None:
-    """Do what time asks for: the watch, renewals, releases, claims; then the node's own lease.
+    """Do what time and operators ask for: the watch, orders, renewals, releases, claims, the node's lease.
 
     Without a token there is nothing but the wait for it.
     """
@@ -214,6 +218,7 @@ def fleet_tick(a: Asm) -> None:
     a.call(watch_check)
     with a.if_(C):
         a.call(watch_open)
+    a.call(orders_obey)
     a.call(held_tick_all)
     a.mov(R12, RAX)
     a.call(lease_mirror)
@@ -228,39 +233,27 @@ def fleet_tick(a: Asm) -> None:
     a.ret()
 
 
-def _stop(a: Asm, held: HeldSlot, other: Label) -> None:
-    """Stop a slot that is granted, because somebody asked for it."""
-    a.cmp(held.phase, HeldPhase.HELD)
-    a.j(B, other)
-    a.cmp(held.phase, HeldPhase.RUNNING)
-    a.j(A, other)
-    a.mov(EDX, FLEET_ASKED.code)
-    a.call(held_stop)
-
-
 @routine(
     inputs=[In(EDX, int, "slot of the plan, below FLEET_SLOTS_MAX")],
     outputs=[Out(CF, "1 = this node does not hold it")],
     clobbers=CALLER_SAVED,
-    reads=[HeldSlot.phase, CoreState.now, Clock.tsc_cycles_per_ms],
-    writes=[Fleet.avoid_until],
-    calls=[held_find, held_stop],
-    saves=[RBX, R12],
+    reads=[HeldSlot.phase],
+    calls=[held_find, slot_yield],
+    saves=[RBX],
     source="firmware/docs/fleet.md#release",
 )
 def fleet_release(a: Asm, slot: Reg32) -> None:
     """Give a slot back, and leave it to others for a while."""
     other, held = a.label("other"), HeldSlot.at(RBX)
-    a.mov(R12D, slot)
     a.call(held_find)
     a.test(RAX, RAX)
     a.j(Z, other)
     a.mov(RBX, RAX)
-    _stop(a, held, other)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AVOID_MS)
-    a.add(RAX, core.now)
-    a.lea(RCX, FLEET.address)
-    a.mov(Fleet.at(RCX).avoid_until.m64(index=R12, scale=8), RAX)
+    a.cmp(held.phase, HeldPhase.HELD)
+    a.j(B, other)
+    a.cmp(held.phase, HeldPhase.RUNNING)
+    a.j(A, other)
+    a.call(slot_yield)
     a.clc()
     a.ret()
     a.place(other)
@@ -281,16 +274,11 @@ def fleet_left(a: Asm) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[HeldSlot.phase],
     writes=[Fleet.closing],
-    calls=[held_stop],
-    saves=[RBX, R12],
+    calls=[orders_obey],
     source="firmware/docs/fleet.md#release",
 )
 def fleet_close(a: Asm) -> None:
     """Give every slot back and claim none any more, because the node stops."""
-    held = HeldSlot.at(RBX)
     a.mov(FLEET.it.closing, 1)
-    with each_held(a) as following:
-        _stop(a, held, following)
-    a.ret()
+    a.jmp(orders_obey)

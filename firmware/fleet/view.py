@@ -3,7 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.records import budget_record, lease_record, plan_record, ticket_record
 from firmware.fleet.tokens import DOT, TEXT, number_take, text_differs
-from firmware.layouts.bus import BUS_IN, BusMessage
+from firmware.layouts.bus import BUS, BUS_IN, Bus, BusMessage
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_SLOTS_MAX,
@@ -63,8 +63,10 @@ SLOT_SHIFT, TICKET_SHIFT = SlotView.SIZE.bit_length() - 1, TicketView.SIZE.bit_l
 _NUMBERED = {
     b"lease.": (RecordKind.LEASE, FLEET_SLOTS_MAX),
     b"ident.": (RecordKind.TICKET, PERMITS_MAX),
+    b"move.": (RecordKind.MOVE, FLEET_SLOTS_MAX),
 }
 _SINGLE = {b"plan": RecordKind.PLAN, b"budget": RecordKind.BUDGET}
+_NODE = b"node."
 
 
 def _begins(a: Asm, name: bytes, other: Label) -> None:
@@ -81,10 +83,10 @@ def _begins(a: Asm, name: bytes, other: Label) -> None:
     inputs=[In(RSI, int, "the subject of a delivery"), In(ECX, int, "its bytes")],
     outputs=[
         Out(EAX, "RecordKind"),
-        Out(EDX, "which lease or ticket; 0 with the others"),
+        Out(EDX, "which lease, ticket or move; 0 with the others"),
     ],
     clobbers=[RCX, RSI, RDI, R8, R9],
-    reads=[TEXT, FleetConfig.bot_len],
+    reads=[TEXT, FleetConfig.bot_len, Bus.node_len],
     calls=[text_differs, number_take],
     source="firmware/docs/fleet.md#records",
 )
@@ -121,7 +123,7 @@ def key_kind(a: Asm, subject: Reg64, size: Reg32) -> None:
         a.xor(EDX, EDX)
         a.ret()
         a.place(different)
-    for name, (kind, most) in _NUMBERED.items():  # two names, unrolled
+    for name, (kind, most) in _NUMBERED.items():  # three names, unrolled
         different = a.label("different")
         _begins(a, name, different)
         a.mov(RSI, RAX)
@@ -136,6 +138,18 @@ def key_kind(a: Asm, subject: Reg64, size: Reg32) -> None:
         a.mov(EAX, kind)
         a.ret()
         a.place(different)
+    # Orders to other nodes are none of ours.
+    _begins(a, _NODE, other)
+    a.mov(RSI, RAX)
+    a.mov(RCX, R8)
+    a.sub(RCX, RSI)
+    a.lea(RDI, BUS.it.node.address)
+    a.movzx(EDX, BUS.it.node_len)
+    a.call(text_differs)
+    a.j(C, other)
+    a.mov(EAX, RecordKind.NODE)
+    a.xor(EDX, EDX)
+    a.ret()
     a.place(other)
     a.xor(EAX, EAX)  # RecordKind.OTHER
     a.xor(EDX, EDX)
@@ -145,7 +159,7 @@ def key_kind(a: Asm, subject: Reg64, size: Reg32) -> None:
 @routine(
     inputs=[
         In(EAX, int, "RecordKind"),
-        In(EDX, int, "which lease or ticket"),
+        In(EDX, int, "which lease, ticket or move"),
         In(RCX, int, "revision"),
     ],
     clobbers=CALLER_SAVED,

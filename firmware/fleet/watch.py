@@ -6,6 +6,7 @@ watch, and all that it showed is forgotten. Only what a gap-free watch shows is 
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import held_judge_all, held_seen
+from firmware.fleet.orders import move_put, node_put
 from firmware.fleet.ticket import ticket_seen
 from firmware.fleet.tokens import ERROR, ack_take, key_find, key_number
 from firmware.fleet.view import (
@@ -302,11 +303,21 @@ def watch_answered(a: Asm) -> None:
 @routine(
     inputs=[
         In(EAX, int, "RecordKind"),
-        In(EDX, int, "which lease or ticket"),
+        In(EDX, int, "which lease, ticket or move"),
         In(RCX, int, "revision"),
     ],
     clobbers=CALLER_SAVED,
-    calls=[plan_put, lease_put, ticket_put, budget_put, unreadable_note, held_seen, ticket_seen],
+    calls=[
+        plan_put,
+        lease_put,
+        ticket_put,
+        budget_put,
+        node_put,
+        move_put,
+        unreadable_note,
+        held_seen,
+        ticket_seen,
+    ],
     saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#records",
 )
@@ -320,7 +331,9 @@ def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
         (RecordKind.LEASE, lease_put),
         (RecordKind.PLAN, plan_put),
         (RecordKind.BUDGET, budget_put),
-    ):  # three kinds, unrolled
+        (RecordKind.NODE, node_put),
+        (RecordKind.MOVE, move_put),
+    ):  # five kinds, unrolled
         a.cmp(R12D, which)
         with a.if_(E):
             a.call(target)

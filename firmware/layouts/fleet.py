@@ -180,6 +180,9 @@ class RecordKind(enum.IntEnum):
     LEASE = 2
     TICKET = 3
     BUDGET = 4
+    NODE = 5
+    """What this node shall do; those of others are OTHER."""
+    MOVE = 6
 
 
 class FleetKind(enum.IntEnum):
@@ -208,6 +211,8 @@ class SlotView(Struct):
     total = u32(0x30, "shards of the whole bot")
     state = enum8(0x34, SlotState, "what it says")
     mine = u8(0x35, "1 = by this node in this boot")
+    wish = enum8(0x36, Holder, "who shall have it next, by name; it counts with `wish_generation`")
+    wish_generation = u32(0x38, "generation of the lease that the wish is for")
 
 
 class FleetOp(Struct):
@@ -332,6 +337,7 @@ class FleetView(Struct):
     SIZE = 0x240 + FLEET_SLOTS_MAX * SlotView.SIZE + PERMITS_MAX * TicketView.SIZE
     plan = nested(0x00, PlanView, "the newest plan")
     budget = nested(0x220, BudgetView, "the newest budget")
+    drained = u8(0x230, "1 = this node shall give every slot back and take none")
     slots = array(0x240, SlotView, FLEET_SLOTS_MAX, "slots of the plan, by number")
     tickets = array(
         0x240 + FLEET_SLOTS_MAX * SlotView.SIZE, TicketView, PERMITS_MAX, "Identify tickets, by key"

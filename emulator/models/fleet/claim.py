@@ -6,6 +6,7 @@ from emulator.effects import World, model
 from emulator.models.crypto.drbg import drbg_u64
 from emulator.models.fleet.cas import cas_send
 from emulator.models.fleet.held import entries, held_find
+from emulator.models.fleet.orders import move_wish
 from emulator.models.fleet.spans import wait_span
 from emulator.models.fleet.texts import lease_text
 from emulator.models.log import log_write
@@ -17,6 +18,7 @@ from firmware.layouts.fleet import (
     OPS_MAX,
     HeldPhase,
     HeldSlot,
+    Holder,
     PlanMode,
     SlotState,
     SlotView,
@@ -91,8 +93,13 @@ def claim_time(w: World, view: int, number: int) -> tuple[int, Any]:
     if (slot.start, slot.count) != (shards.start, shards.count):
         return 1, None
     waits = wait_span(w, slot.duration_ms) if slot.state == SlotState.HELD else 0
+    due = (waits + slot.seen_at) % WORD
+    wish = move_wish(w, view, slot.generation)
+    if wish == Holder.MINE:
+        return 0, due
     avoid = int.from_bytes(w.g(FLEET).avoid_until[8 * number : 8 * number + 8], "little")
-    return 0, max((waits + slot.seen_at) % WORD, avoid)
+    longer = 5_000 * w.g(CLOCK).tsc_cycles_per_ms if wish == Holder.OTHER else 0
+    return 0, (max(due, avoid) + longer) % WORD
 
 
 @model
@@ -102,7 +109,7 @@ def claims_tick(w: World) -> int:
     cap = min(w.g(FLEET_CONFIG).cap, HELD_MAX)
     if fleet.watch != WatchState.SYNCED or fleet.closing or view.plan.mode != PlanMode.ACTIVE:
         return NEVER
-    if not w.g(CLOCK).tsc_cycles_per_ms or fleet.holding >= cap:
+    if view.drained or not w.g(CLOCK).tsc_cycles_per_ms or fleet.holding >= cap:
         return NEVER
     soonest = NEVER
     for number in range(view.plan.slots):
@@ -116,7 +123,8 @@ def claims_tick(w: World) -> int:
             slot.claim_at = 0
         else:
             if not slot.claim_at:
-                slot.claim_at = jitter(w, 300) + now
+                named = move_wish(w, slot.address_, slot.generation) == Holder.MINE
+                slot.claim_at = now if named else jitter(w, 300) + now
             due = int(slot.claim_at)
             if now >= due:
                 claim_slot(w, number)

@@ -20,7 +20,7 @@ from firmware.layouts.fleet import (
 from firmware.layouts.permit import PERMITS_MAX
 from firmware.layouts.plan import TOTAL_MAX
 
-_NAME = re.compile(rb"[A-Za-z0-9_-]{1,32}")
+NAME = re.compile(rb"[A-Za-z0-9_-]{1,32}")
 _BOOT = re.compile(rb"[0-9a-f]{8}")
 SPACE, PLUS = ord(" "), ord("+")
 
@@ -92,7 +92,7 @@ def holder_take(w: World, text: int, end: int, separator: int) -> tuple[int, Any
     name, number = w.read(node, node_bytes), w.read(boot, boot_bytes)
     if (name, number) == (b"-", b"-"):
         return 0, Holder.NOBODY, SPACE, after
-    if not _BOOT.fullmatch(number) or not _NAME.fullmatch(name):
+    if not _BOOT.fullmatch(number) or not NAME.fullmatch(name):
         return refused
     bus = w.g(BUS)
     if text_differs(w, node, node_bytes, bus.offset_of("node"), bus.node_len):
@@ -194,7 +194,7 @@ def budget_record(w: World, text: int, size: int, budget: int) -> int:
     if not value.starts():
         return 1
     remaining, total, node = value.number(), value.number(), value.word()
-    if not value.fine() or not _NAME.fullmatch(node):
+    if not value.fine() or not NAME.fullmatch(node):
         return 1
     value.number()
     if not value.whole or remaining > total:

@@ -9,7 +9,8 @@ from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
 from emulator.models.fleet.enrol import enrol_begin, enrol_tick
 from emulator.models.fleet.enrol_grant import enrol_input
-from emulator.models.fleet.held import entries, held_find, held_stop, lease_mirror
+from emulator.models.fleet.held import held_find, lease_mirror
+from emulator.models.fleet.orders import orders_obey, slot_yield
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
 from emulator.models.fleet.ticket import ticket_answered
@@ -19,7 +20,6 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
-    FLEET_ASKED,
     WATCH_SID,
     WATCH_TEXT_MAX,
     FleetKind,
@@ -86,6 +86,7 @@ def fleet_tick(w: World) -> int:
             return due
     if watch_check(w):
         watch_open(w)
+    orders_obey(w)
     soonest = held_tick_all(w)
     lease_mirror(w)
     soonest = min(soonest, claims_tick(w))
@@ -97,12 +98,10 @@ def fleet_tick(w: World) -> int:
 @model
 def fleet_release(w: World, slot: int) -> int:
     """A slot that is granted."""
-    at, fleet = held_find(w, slot), w.g(FLEET)
+    at = held_find(w, slot)
     if not at or w.view(HeldSlot, at).phase not in GRANTED:
         return 1
-    held_stop(w, at, FLEET_ASKED.code)
-    until = w.g(CORE).now + 5_000 * w.g(CLOCK).tsc_cycles_per_ms
-    fleet.avoid_until[8 * slot : 8 * slot + 8] = (until % 2**64).to_bytes(8, "little")
+    slot_yield(w, at)
     return 0
 
 
@@ -110,9 +109,7 @@ def fleet_release(w: World, slot: int) -> int:
 def fleet_close(w: World) -> None:
     """Every one."""
     w.g(FLEET).closing = 1
-    for held in entries(w):
-        if held.phase in GRANTED:
-            held_stop(w, held.address_, FLEET_ASKED.code)
+    orders_obey(w)
 
 
 @model

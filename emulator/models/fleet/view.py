@@ -6,7 +6,7 @@ from emulator.effects import World, model
 from emulator.models.fleet.records import budget_record, lease_record, plan_record, ticket_record
 from emulator.models.fleet.tokens import number_take, text_differs
 from emulator.models.log import log_write
-from firmware.layouts.bus import BUS_IN
+from firmware.layouts.bus import BUS, BUS_IN
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_SLOTS_MAX,
@@ -23,12 +23,13 @@ _SINGLE = {b"plan": RecordKind.PLAN, b"budget": RecordKind.BUDGET}
 _NUMBERED = {
     b"lease.": (RecordKind.LEASE, FLEET_SLOTS_MAX),
     b"ident.": (RecordKind.TICKET, PERMITS_MAX),
+    b"move.": (RecordKind.MOVE, FLEET_SLOTS_MAX),
 }
 
 
 @model
 def key_kind(w: World, subject: int, size: int) -> tuple[int, int]:
-    """Prefix, bot, room; then a name, or a name and a number."""
+    """Prefix, bot, room; then a name, or a name and a number, or a node."""
     config, at, end = w.g(FLEET_CONFIG), subject, subject + size
     parts = (
         (w.address("fleet_key_prefix"), len(KEY_PREFIX)),
@@ -48,6 +49,10 @@ def key_kind(w: World, subject: int, size: int) -> tuple[int, int]:
             if not bad and after == end and number < most:
                 return kind, number
             break
+    if name.startswith(b"node."):
+        bus, where = w.g(BUS), at + len(b"node.")
+        if not text_differs(w, where, end - where, bus.offset_of("node"), bus.node_len):
+            return RecordKind.NODE, 0
     return RecordKind.OTHER, 0
 
 

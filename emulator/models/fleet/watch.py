@@ -2,6 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.fleet.held import held_judge_all, held_seen
+from emulator.models.fleet.orders import move_put, node_put
 from emulator.models.fleet.ticket import ticket_seen
 from emulator.models.fleet.tokens import ack_take, key_find, key_number
 from emulator.models.fleet.view import (
@@ -123,6 +124,10 @@ def record_take(w: World, kind: int, number: int, revision: int) -> None:
         bad, holder, op = ticket_put(w, number, revision)
         if not bad:
             ticket_seen(w, number, holder, op)
+    elif kind == RecordKind.NODE:
+        bad = node_put(w)
+    elif kind == RecordKind.MOVE:
+        bad = move_put(w, number)
     else:
         bad = budget_put(w, revision)
     if bad:

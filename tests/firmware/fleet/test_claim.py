@@ -16,6 +16,7 @@ from firmware.layouts.fleet import (
     HELD_MAX,
     OPS_MAX,
     HeldPhase,
+    Holder,
     PlanMode,
     SlotState,
     WatchState,
@@ -192,6 +193,22 @@ def test_claim_time_leaves_a_slot_that_was_released_to_others_first(avoid, due):
     assert call(claim_time, view=view.address_, number=1)["rax"] == due
 
 
+@pytest.mark.parametrize(
+    ("wish", "generation", "due"),
+    [
+        (Holder.MINE, 6, NOW + WAIT),
+        (Holder.OTHER, 6, NOW + WAIT + 7 * MS + 5_000 * MS),
+        (Holder.NOBODY, 6, NOW + WAIT + 7 * MS),
+        (Holder.MINE, 5, NOW + WAIT + 7 * MS),
+        (Holder.OTHER, 7, NOW + WAIT + 7 * MS),
+    ],
+)
+def test_claim_time_lets_the_node_go_first_that_a_slot_shall_go_to(wish, generation, due):
+    view = show(1, state=SlotState.HELD, duration_ms=D_MS, wish=wish, wish_generation=generation)
+    LAB.g(FLEET).avoid_until[8:16] = (NOW + WAIT + 7 * MS).to_bytes(8, "little")
+    assert call(claim_time, view=view.address_, number=1) == {"cf": 0, "rax": due}
+
+
 def tick(now=NOW):
     LAB.g(CORE).now = now
     return call(claims_tick, tsc=now)["rax"]
@@ -207,6 +224,19 @@ def test_claims_tick_of_a_free_slot_waits_for_its_jitter_alone():
         assert held().phase == HeldPhase.NONE
     assert tick(due) == due + 100 * MS
     assert (held().phase, held().slot) == (HeldPhase.CLAIMING, 1)
+
+
+def test_claims_tick_takes_a_slot_that_shall_come_here_without_jitter():
+    show(1, wish=Holder.MINE, wish_generation=6)
+    LAB.g(FLEET).avoid_until[8:16] = (NOW + 9).to_bytes(8, "little")
+    assert tick() == NOW + 100 * MS
+    assert (held().phase, held().slot) == (HeldPhase.CLAIMING, 1)
+
+
+def test_claims_tick_leaves_a_slot_that_shall_go_elsewhere_for_five_seconds():
+    show(1, wish=Holder.OTHER, wish_generation=6)
+    assert tick() == NOW + 5_000 * MS
+    assert held().phase == HeldPhase.NONE
 
 
 def test_claims_tick_of_a_held_slot_waits_for_its_time_and_then_for_its_jitter():
@@ -243,13 +273,14 @@ def test_claims_tick_keeps_to_the_cap(cap):
     "state",
     [
         {"watch": WatchState.SYNCING}, {"watch": WatchState.OFF}, {"closing": 1},
-        {"mode": PlanMode.DRAIN}, {"mode": PlanMode.UNKNOWN}, {"cycles": 0},
+        {"mode": PlanMode.DRAIN}, {"mode": PlanMode.UNKNOWN}, {"cycles": 0}, {"drained": 1},
     ],
 )  # fmt: skip
 def test_claims_tick_claims_nothing(state):
     show(0, claim_at=1)
     state = dict(state)
     LAB.g(FLEET_VIEW).plan.mode = state.pop("mode", PlanMode.ACTIVE)
+    LAB.g(FLEET_VIEW).drained = state.pop("drained", 0)
     LAB.g(CLOCK).tsc_cycles_per_ms = state.pop("cycles", MS)
     set_fields(LAB.g(FLEET), **state)
     assert tick() == NEVER
@@ -269,13 +300,17 @@ def test_claims_tick_never_claims_what_it_has_in_any_phase():
     states=st.lists(st.sampled_from(SlotState), min_size=4, max_size=4),
     seen=st.lists(st.integers(-1, 1), min_size=4, max_size=4),
     claims=st.lists(st.sampled_from([0, NOW - 1, NOW, NOW + 1]), min_size=4, max_size=4),
+    wishes=st.lists(st.sampled_from(Holder), min_size=4, max_size=4),
     up=st.booleans(),
 )
-def test_claims_tick_any_views_match_the_model(states, seen, claims, up):
+def test_claims_tick_any_views_match_the_model(states, seen, claims, wishes, up):
     prepare()
     if not up:
         BENCH.link.state = LinkState.DOWN
     for n in range(4):
         at = NOW + seen[n] - (WAIT if states[n] == SlotState.HELD else 0)
-        show(n, state=states[n], seen_at=at, claim_at=claims[n], duration_ms=D_MS)
+        show(
+            n, state=states[n], seen_at=at, claim_at=claims[n], duration_ms=D_MS, wish=wishes[n],
+            wish_generation=6,
+        )  # fmt: skip
     tick()

@@ -250,6 +250,33 @@ def test_fleet_left_counts_what_is_not_given_back():
     assert LAB.call(fleet_left).outputs["eax"] == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"node.n7", b"1 drain"), (b"move.0", b"1 7 n8"), (b"move.0", b"1 7 n9")]
+)
+def test_fleet_an_order_gives_back_what_runs_and_nothing_is_claimed_again(key, value):
+    fleet = LAB.g(FLEET)
+    held = fleet.held[0]
+    delivery(b"plan", PLAN, 1, 9, 1)
+    delivery(b"lease.0", b"1 held n7 3fa2c1d0 7 1 20000 3 0 4 16", 2, 10)
+    following(NOW)
+    set_fields(
+        held, phase=HeldPhase.RUNNING, generation=7, duration_ms=20_000, revision=10, epoch=3,
+        total=16, count=4, plan_revision=9, seen=1, deadline=NOW + 20_000 * MS,
+        hard_stop=NOW + 19_550 * MS, renew_at=NOW + 5_000 * MS,
+    )  # fmt: skip
+    tick()
+    assert held.phase == HeldPhase.RUNNING
+    delivery(key, value, 3, 11)
+    following(NOW)
+    tick()
+    assert (held.phase, held.reason) == (HeldPhase.RELEASING, FLEET_ASKED.code)
+    assert BENCH.queued().endswith(b"1 free - - 7 1 0 3 0 4 16\r\n")
+    delivery(b"lease.0", b"1 free - - 7 1 0 3 0 4 16", 4, 12)
+    following(NOW + 2)
+    tick(NOW + 4_999 * MS)
+    assert held.phase == HeldPhase.NONE
+
+
 @pytest.mark.parametrize("phase", HeldPhase)
 def test_fleet_release_and_close_of_every_phase(phase):
     fleet = LAB.g(FLEET)

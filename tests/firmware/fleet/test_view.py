@@ -49,7 +49,18 @@ def kind(subject):
         (b"lease.63", (RecordKind.LEASE, 63)),
         (b"ident.0", (RecordKind.TICKET, 0)),
         (b"ident.255", (RecordKind.TICKET, 255)),
+        (b"move.0", (RecordKind.MOVE, 0)),
+        (b"move.63", (RecordKind.MOVE, 63)),
+        (b"node.n7", (RecordKind.NODE, 0)),
         (b"lease.64", (RecordKind.OTHER, 0)),
+        (b"move.64", (RecordKind.OTHER, 0)),
+        (b"move.", (RecordKind.OTHER, 0)),
+        (b"node.n8", (RecordKind.OTHER, 0)),
+        (b"node.n77", (RecordKind.OTHER, 0)),
+        (b"node.n", (RecordKind.OTHER, 0)),
+        (b"node.", (RecordKind.OTHER, 0)),
+        (b"node", (RecordKind.OTHER, 0)),
+        (b"node.n7.x", (RecordKind.OTHER, 0)),
         (b"ident.256", (RecordKind.OTHER, 0)),
         (b"lease.00", (RecordKind.OTHER, 0)),
         (b"lease.", (RecordKind.OTHER, 0)),
@@ -88,7 +99,7 @@ def test_key_kind_of_other_subjects(subject):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    key=st.sampled_from([b"plan", b"budget", b"lease.12", b"ident.7"]),
+    key=st.sampled_from([b"plan", b"budget", b"lease.12", b"ident.7", b"move.3", b"node.n7"]),
     at=st.integers(0, 30),
     cut=st.integers(0, 3),
     more=st.text(alphabet="0.alb", max_size=3).map(str.encode),

@@ -23,6 +23,7 @@ from firmware.layouts.fleet import (
     FLEET_REFUSED,
     FLEET_SILENT,
     FLEET_VIEW,
+    Holder,
     RecordKind,
     SlotState,
     WatchState,
@@ -95,6 +96,21 @@ def test_watch_heard_takes_records_in_order_and_is_synced_when_nothing_is_pendin
     deliver(b"budget", b"1 9 9 - 0", count=5, pending=0, revision=5)
     assert (view.tickets[0].revision, view.budget.revision) == (4, 5)
     assert fleet.unreadable == 0
+
+
+def test_watch_heard_takes_orders_and_counts_those_that_cannot_be_read():
+    fleet, view = LAB.g(FLEET), LAB.g(FLEET_VIEW)
+    deliver(b"node.n7", b"1 drain", count=1, revision=1)
+    deliver(b"node.n8", b"1 open", count=2, revision=2)
+    deliver(b"move.63", b"1 5 n8", count=3, revision=3)
+    slot = view.slots[63]
+    assert (view.drained, slot.wish, slot.wish_generation) == (1, Holder.OTHER, 5)
+    assert fleet.unreadable == 0
+    deliver(b"node.n7", b"1 drained", count=4, revision=4)
+    deliver(b"move.63", b"", count=5, revision=5)
+    assert (view.drained, slot.wish, fleet.unreadable) == (0, Holder.NOBODY, 2)
+    deliver(b"node.n7", b"1 drain", count=7, revision=7)
+    assert (fleet.watch, view.drained) == (WatchState.OFF, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2**32 + 2])
@@ -254,7 +270,7 @@ def test_watch_check_any_state_matches_the_model(state, ups, watch, heard, resyn
     kind=st.sampled_from(RecordKind),
     number=st.integers(0, 63),
     revision=QWORD,
-    body=st.sampled_from([PLAN, LEASE, b"1 - - 0 0", b"1 9 9 - 0", b""]),
+    body=st.sampled_from([PLAN, LEASE, b"1 - - 0 0", b"1 9 9 - 0", b"1 drain", b"1 5 n7", b""]),
 )
 def test_record_take_any_record_matches_the_model(kind, number, revision, body):
     take_in_hand(LAB, body)
