@@ -170,6 +170,7 @@ def put_token(a: Asm, text: Reg64, name: Reg64, length: Reg32) -> None:
         Session.session_id_len,
         EventStream.fence,
         Outbox.next,
+        Outbox.notice,
         Outbox.head,
         FleetConfig.bot,
         FleetConfig.bot_len,
@@ -190,12 +191,22 @@ def outbox_head(
     # The headers first: the control line tells their length.
     a.lea(RDI, OUT.head.m8(LINE_MAX))
     put(a, HEADERS)
+    own, numbered = a.label("own"), a.label("numbered")
+    a.cmp(OUT.notice, 0)
+    a.jne(own)
     a.lea(RSI, shard.session.session_id.address)
     a.mov(ECX, shard.session.session_id_len)
     a.rep_movsb()
+    a.mov(EAX, sequence)
+    a.jmp(numbered)
+    a.place(own)
+    a.mov(RAX, BUS.it.boot_text.m64())
+    a.mov(mem64(RDI, ref=TEXT_OUT), RAX)
+    a.add(RDI, 8)
+    a.mov(EAX, OUT.next)
+    a.place(numbered)
     a.mov(mem8(RDI, ref=TEXT_OUT), ord("-"))
     a.inc(RDI)
-    a.mov(EAX, sequence)
     a.call(put_decimal)
     a.mov(bytes_, shard.events.fence)
     _put_number(a, FENCE, bytes_)

@@ -5,6 +5,7 @@ own stream and number.
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.notices import notice_publish
 from firmware.events.subscribers import events_expire
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.events import (
@@ -25,6 +26,7 @@ from firmware.layouts.log import EVENTS_RAW, LogState
 from firmware.layouts.log_line import Level
 from firmware.layouts.net import OUT
 from firmware.layouts.nic import NIC, Nic, Virtqueue
+from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.shard import ShardContext
 from firmware.log import at_level, log, log_write
 from firmware.net.udp import udp_finish, udp_to
@@ -402,7 +404,7 @@ def events_begin(a: Asm, shard: ShardContext) -> None:
         In(R8D, int, "second value"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[Events.listeners],
+    reads=[Events.listeners, Outbox.base],
     writes=[
         EventStream.open,
         EventHeader.kind,
@@ -411,19 +413,25 @@ def events_begin(a: Asm, shard: ShardContext) -> None:
         EventHeader.sequence,
         EventHeader.second,
     ],
-    calls=[events_begin, events_chunk],
+    calls=[notice_publish, events_begin, events_chunk],
     saves=[R12, R13, R14],
     source="firmware/docs/events.md#notices",
 )
 def events_notice(a: Asm, shard: ShardContext, kind: Reg8, first: Reg32, second: Reg32) -> None:
     """Say something of the shard's session, in its place among the dispatches."""
     header = shard.events.header
-    a.cmp(EVENTS.it.listeners, 0)
-    with a.if_(Z):
-        a.ret()
     a.movzx(R12D, kind)
     a.mov(R13D, first)
     a.mov(R14D, second)
+    a.cmp(OUTBOX.it.base, 0)
+    with a.if_(NZ):
+        a.mov(EDX, R12D)
+        a.mov(ECX, R13D)
+        a.mov(R8D, R14D)
+        a.call(notice_publish)
+    a.cmp(EVENTS.it.listeners, 0)
+    with a.if_(Z):
+        a.ret()
     a.call(events_begin)
     a.mov(header.kind, EventKind.NOTICE)
     a.mov(EAX, R12D)

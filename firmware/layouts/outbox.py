@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 
+from firmware.layouts.events import Notice
 from toolchain.asm.operands import Region
 from toolchain.layout import Global, Struct, array, bytes_, enum8, ptr, u8, u32, u64
 
@@ -26,6 +27,8 @@ HEAD_MAX = 1024
 """Control line and headers; see `head_bytes`."""
 NAME_UNKNOWN = b"UNKNOWN"
 NAME_OVERSIZE = b"SHARDFW_OVERSIZE"
+NOTICE_NAMES = {kind: b"SHARDFW_" + kind.name.encode() for kind in Notice}
+"""Types of the node's own notices on the bus."""
 
 OUTBOX_RING = Region("the outbox", "OUTBOX_BYTES at its base, mapped twice in a row")
 ASSEMBLY = Region("an assembly buffer", "ASSEMBLY_BYTES, bounded by `filled`")
@@ -78,6 +81,7 @@ class Outbox(Struct):
     next = u32(0x24, "number of the next one")
     ups = u32(0x28, "BusLink.ups of DATA that `sent` belongs to")
     head_len = u32(0x2C, "bytes of `head`")
+    notice = u32(0x6C, "1 = a notice is being published: its Msg-Id is the node's own")
     sending = u32(0x68, "number of the publication that the byte at `sent` belongs to")
     published = u64(0x30, "publications queued since boot")
     acknowledged = u64(0x38, "of them acknowledged")

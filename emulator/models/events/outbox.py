@@ -53,10 +53,12 @@ def outbox_head(w: World, shard: int, length: int, sequence: int, name: int, nam
     context, box, bus = w.view(ShardContext, shard), w.g(OUTBOX), w.g(BUS)
     at, config = box.offset_of("head"), w.g(FLEET_CONFIG)
     node, session = bytes(bus.node[: bus.node_len]), context.session
+    whose, number = bytes(session.session_id[: session.session_id_len]), sequence
+    if box.notice:
+        whose, number = bytes(bus.boot_text), box.next
     end = say(
         w, at + LINE_MAX,
-        b"NATS/1.0\r\nNats-Msg-Id: ", bytes(session.session_id[: session.session_id_len]), b"-",
-        sequence, b"\r\nShardfw: g=", context.events.fence, b" n=" + node,
+        b"NATS/1.0\r\nNats-Msg-Id: " + whose + b"-", number, b"\r\nShardfw: g=", context.events.fence, b" n=" + node,
         b" t=", context.shard_total, b" s=", sequence, b"\r\n\r\n",
     )  # fmt: skip
     headers = w.read(at + LINE_MAX, end - at - LINE_MAX)

@@ -3,6 +3,7 @@
 import struct
 
 from emulator.effects import World, model
+from emulator.models.events.notices import notice_publish
 from emulator.models.events.subscribers import events_expire, places
 from emulator.models.log import log_at_level
 from emulator.models.net.udp import udp_finish, udp_to
@@ -19,6 +20,7 @@ from firmware.layouts.events import (
 )
 from firmware.layouts.log import EVENTS_RAW
 from firmware.layouts.nic import NIC
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.shard import ShardContext
 
 
@@ -128,7 +130,9 @@ def events_begin(w: World, shard: int) -> None:
 
 @model
 def events_notice(w: World, shard: int, kind: int, first: int, second: int) -> None:
-    """One chunk without a body."""
+    """One chunk without a body, and an event on the bus."""
+    if w.g(OUTBOX).base:
+        notice_publish(w, shard, kind, first, second)
     if not w.g(EVENTS).listeners:
         return
     events_begin(w, shard)

@@ -22,13 +22,19 @@ const { values } = parseArgs({
   },
 });
 
-// The event of a message; undefined when no node wrote it.
+// What the node says of a session itself; this reader finds it out from the events.
+const NOTICES = new Set(
+  ['NEW_SESSION', 'RESUMED', 'RESTORED', 'THREADS_STALE', 'GAP'].map((name) => `SHARDFW_${name}`),
+);
+
+// The event of a message; undefined of a notice, and when no node wrote it.
 function eventOf(message) {
   const id = message.headers?.get('Nats-Msg-Id') ?? '';
   const words = new Map((message.headers?.get('Shardfw') ?? '').split(' ').map((w) => w.split('=')));
   const dash = id.lastIndexOf('-');
   if (!words.has('g') || dash < 1) return undefined;
   const [shard, type] = message.subject.split('.').slice(-2);
+  if (NOTICES.has(type)) return undefined;
   return {
     id,
     shard: Number(shard),

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 STREAM = "SHARDFW_EV"
 BATCH = 100
 WAIT_S = 5.0
+NOTICES = {
+    f"SHARDFW_{name}" for name in ("NEW_SESSION", "RESUMED", "RESTORED", "THREADS_STALE", "GAP")
+}
+"""What the node says of a session itself; this reader finds it out from the events."""
 SEEN_MAX = 100_000
 """Ids that are remembered: more than can be delivered a second time."""
 say = functools.partial(print, flush=True)
@@ -56,12 +60,12 @@ class Event:
 
     @classmethod
     def of(cls, message: Msg) -> Event | None:
-        """Return the event of a message, None when no node wrote it."""
+        """Return the event of a message, None of a notice, and when no node wrote it."""
         headers = message.headers or {}
         words = dict(word.partition("=")[::2] for word in headers.get("Shardfw", "").split(" "))
         session, _, sequence = headers.get("Nats-Msg-Id", "").rpartition("-")
         shard, kind = message.subject.split(".")[-2:]
-        if "g" not in words or not session:
+        if "g" not in words or not session or kind in NOTICES:
             return None
         data = json.loads(message.data).get("d")
         place = message.metadata.sequence.stream

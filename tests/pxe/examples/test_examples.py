@@ -87,9 +87,10 @@ def test_what_may_be_missing_is_said(language):
         async with fleet() as (server, client):
             await publish(client, 1)
             await publish(client, 4)
+            await publish(client, 9, session="3fa2c1d0", kind="SHARDFW_NEW_SESSION")
             await publish(client, 1, session="two", kind="READY")
             await publish(client, 2, session="two")
-            return await consume(language, server.url, BOT, 4)
+            return await consume(language, server.url, BOT, 5)
 
     assert seen(asyncio.run(main())) == [
         (1, 1), ("GAP", 2, 3), (4, 1), ("NEW_SESSION", 4), (1, 1), (2, 1),
