@@ -14,6 +14,7 @@ from firmware.x509.chain import x509_chain_begin
 from firmware.x509.path import x509_chain_step
 from tests.fuzz import corpus
 from tests.fuzz.bus import link
+from tests.fuzz.enrol import grant, table
 from tests.fuzz.handshake import WAITING, connected, flight, messages, records, sealed
 from tests.fuzz.watched import STEPS_MAX, watched
 from tests.support.chains import CHAIN, REGIONS, STORE, listed, store_of
@@ -118,5 +119,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "records-raw": connected,
     "bus-info": lambda: link(LinkState.INFO),
     "bus-up": lambda: link(LinkState.UP),
+    "smbios": table,
+    "grant": grant,
 }
 """How each is made, by name."""

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS_MAX = 2_000_000
 """Of the watched routines, for one input: what the longest legal one needs, several times over."""
-LAYERS = ("firmware.tls.", "firmware.x509.", "firmware.bus.", "firmware.text")
+LAYERS = (
+    "firmware.tls.",
+    "firmware.x509.",
+    "firmware.bus.",
+    "firmware.text",
+    "firmware.boot.smbios",
+    "firmware.fleet.enrol_",
+)
 STEPS_MAX = 100
 """Turns of a chain's search; its own budget ends before."""
 
@@ -23,6 +30,6 @@ def _parsers(placed: Placed) -> bool:
 
 
 def watched(lab: Lab) -> Watch:
-    """Watch the parsers of a machine: TLS, X.509, NATS."""
+    """Watch the parsers of a machine: TLS, X.509, NATS, enrolment."""
     lab.machine.environment = Environment(recording=False)
     return Watch(lab.machine, _parsers, INSTRUCTIONS_MAX)

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 
 from firmware.fleet.enrol import enrol_announce, enrol_begin, enrol_tick
+from firmware.fleet.enrol_text import enrol_facts
 from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.bus_sites import RELOGIN
 from firmware.layouts.clock import NEVER
@@ -92,7 +93,7 @@ def test_enrol_announce_says_who_waits_and_where_it_listens():
 
 def test_enrol_announce_of_a_machine_that_tells_nothing():
     LAB.g(SMBIOS).wipe()
-    LAB.free(enrol_begin)
+    LAB.call(enrol_facts)
     state = BENCH.enrol
     mac, _, _, build = IDENTITY.split()
     assert bytes(state.identity)[: state.identity_len] == b"%b - - %b" % (mac, build)

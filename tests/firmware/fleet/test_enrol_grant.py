@@ -66,7 +66,7 @@ def test_enrol_input_takes_what_is_sealed_to_this_boot():
     assert PRIVATE not in left, "the key has done its part"
     assert LAB.g(CREDENTIALS).auth == BusAuth.NONE
     # The answer of a second operator comes too late.
-    assert given(sealed(grant(b"another")))
+    assert given(sealed(grant(b"another")), free=False)
     assert (token(), state.late) == (TOKEN, 1)
 
 
@@ -173,6 +173,12 @@ OUT_OF_BOUNDS = [
 def test_grant_judge_bounds_every_length(plain, site, detail):
     assert LAB.call(grant_judge, grant=LAB.put(plain)).outputs["eax"] == site.code | detail
     assert given(sealed(plain))
+    refused_as(site, detail)
+
+
+def test_enrol_take_in_lockstep_refuses_what_was_sealed_and_is_no_grant():
+    plain, site, detail = OUT_OF_BOUNDS[2]
+    assert given(sealed(plain), free=False)
     refused_as(site, detail)
 
 
