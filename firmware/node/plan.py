@@ -114,7 +114,7 @@ def plan_next(a: Asm) -> None:
     outputs=[Out(EAX, "ShardContext of the row; 0 = none is left"), Out(CF, "1 = none is left")],
     clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic, CoreState.slots_used, Slot.flags, Slot.context],
-    writes=[Slot.flags, Slot.context, CoreState.slots_used],
+    writes=[Slot.flags, Slot.context, Slot.deadline, CoreState.slots_used],
     calls=[workspace_map],
     saves=[RBX],
     source="firmware/docs/lifecycle.md#moves",
@@ -130,6 +130,8 @@ def plan_row(a: Asm) -> None:
         a.test(slot.flags, SLOT_ACTIVE)
         with a.if_(Z):
             a.mov(slot.flags, SLOT_ACTIVE)
+            # What the last shard waited for is nothing to this one: it is due now.
+            a.mov(slot.deadline, 0)
             a.mov(EAX, slot.context)
             a.clc()
             a.ret()

@@ -43,7 +43,7 @@ def plan_row(w: World) -> tuple[int, int]:
     core = w.g(CORE)
     for n in range(core.slots_used):
         if not core.slots[n].flags & 1:
-            core.slots[n].flags = 1
+            core.slots[n].flags, core.slots[n].deadline = 1, 0
             return core.slots[n].context, 0
     slot = core.slots_used
     fleet = w.g(FLEET_CONFIG).magic == FLEET_MAGIC

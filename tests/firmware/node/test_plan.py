@@ -148,8 +148,9 @@ def test_next_compares_numbers_without_a_sign():
 def test_a_row_that_is_free_comes_before_a_new_one():
     shards = ready_shards(0, 1, 2)
     LAB.g(CORE).slots[1].flags = 0
+    LAB.g(CORE).slots[1].deadline = 2**64 - 1  # nothing more to wait for
     assert LAB.call(plan_row).outputs["eax"] == shards[1].address_
-    assert LAB.g(CORE).slots_used == 3
+    assert (LAB.g(CORE).slots_used, LAB.g(CORE).slots[1].deadline) == (3, 0)
     got = LAB.call(plan_row).outputs
     assert (got["cf"], LAB.g(CORE).slots_used) == (0, 4)
     assert (LAB.g(CORE).slots[3].context, LAB.g(CORE).slots[3].flags) == (got["eax"], 1)
