@@ -262,7 +262,10 @@ def fleet_guard(a: Asm) -> None:
         a.call(leases_end)
     a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
     a.j(E, out)
-    a.rdtsc64()
-    a.cmp(RAX, FLEET.it.rtc_look_at)
-    a.j(B, out)
+    # Whoever holds something may have been stopped since the last turn for longer than it lasts.
+    a.cmp(FLEET.it.holding, 0)
+    with a.if_(E):
+        a.rdtsc64()
+        a.cmp(RAX, FLEET.it.rtc_look_at)
+        a.j(B, out)
     a.jmp(clocks_compare)

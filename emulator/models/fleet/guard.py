@@ -85,5 +85,5 @@ def fleet_guard(w: World) -> None:
         return
     if fleet.holding:
         leases_end(w, FLEET_EXPIRED.code)
-    if w.g(CLOCK).tsc_cycles_per_ms and w.rdtsc() >= fleet.rtc_look_at:
+    if w.g(CLOCK).tsc_cycles_per_ms and (fleet.holding or w.rdtsc() >= fleet.rtc_look_at):
         clocks_compare(w)

@@ -84,7 +84,7 @@ def after(seconds):
 @pytest.mark.parametrize(("late", "gone"), [(-1, False), (0, True), (1, True)])
 def test_fleet_guard_ends_a_lease_at_its_hard_stop(phase, late, gone):
     held = hold(2, phase)
-    LAB.call(fleet_guard, Environment(tsc=lambda: NOW + late))
+    LAB.call(fleet_guard, Rtc(BEGIN, tsc=NOW + late))
     assert held.phase == (HeldPhase.GONE if gone else phase)
     assert LAB.g(FLEET).expired == gone
     assert LAB.g(LEASE).expired == gone
@@ -108,6 +108,7 @@ def test_fleet_guard_that_holds_nothing_reads_the_clock_alone():
 
 def test_fleet_guard_looks_at_the_rtc_every_tenth_of_a_second():
     fleet = LAB.g(FLEET)
+    fleet.holding = 0
     fleet.rtc_look_at = NOW + 1
     LAB.call(fleet_guard, Rtc(BEGIN))
     assert fleet.rtc_second == 0
@@ -115,6 +116,14 @@ def test_fleet_guard_looks_at_the_rtc_every_tenth_of_a_second():
     LAB.call(fleet_guard, Rtc(BEGIN))
     assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
     assert fleet.rtc_look_at == NOW + 100 * MS
+
+
+def test_fleet_guard_that_holds_something_looks_at_the_rtc_in_every_turn():
+    hold(0, HeldPhase.RUNNING)
+    fleet = LAB.g(FLEET)
+    fleet.rtc_look_at = 2**64 - 1
+    LAB.call(fleet_guard, Rtc(BEGIN))
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
 
 
 def test_leases_end_leaves_claims_and_releases_to_their_own_time():
