@@ -73,6 +73,7 @@ soak: setup ## Ten real minutes of load with loss (SOAK_SECONDS=600)
 
 sim: setup ## The simulation in virtual time: SEEDS=60 fault plans, SIM_LOAD_SECONDS=600 of load
 	$(BIN)/shardfw sim --seeds $(SEEDS) --jobs $(WORKERS)
+	$(BIN)/shardfw sim --fleet --seeds $(SEEDS) --jobs $(WORKERS)
 	SHARDFW_SIM_LOAD_SECONDS=$(SIM_LOAD_SECONDS) \
 		$(PYTEST) -n $(WORKERS) tests/emulator/simulation $(ARGS)
 

@@ -20,6 +20,8 @@ A rig is put together from the parts below; a world can hold several nodes.
   the gateway's record against the node's; `pools`: what must be free at rest; `planted`: bugs that
   all of these must find.
 
+- `leased`: nodes that share shards by leases; `operator`, `fleet_records`, `fleet_facts`: their plan;
+  `ownership`: who may speak for a shard; `fleet_plans`, `fleet_storm`: a seed; `nats`: the servers.
 - `world`, `clock`: who acts when; `wire`: ports, cables, captures; `faults`, `matching`, `plans`:
   what goes wrong; `campaign`: many seeds, and the shortest plan that still fails.
 - `packet`, `dhcp_message`: bytes; `corpus`: malformed ones; `monitor`: what a node sent.

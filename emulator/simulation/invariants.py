@@ -23,7 +23,18 @@ from emulator.simulation.shard_row import (
 from firmware.layouts import machine
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
-from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, Clock, CoreState, Lease, Network
+from firmware.layouts.node import (
+    CLOCK,
+    CORE,
+    LEASE,
+    NETWORK,
+    SLOT_ACTIVE,
+    Clock,
+    CoreState,
+    Lease,
+    Network,
+    Slot,
+)  # fmt: skip
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import DEFAULTS
 from firmware.layouts.profile import PROFILES
@@ -94,7 +105,7 @@ class Turn:
         deadline: when the node asked for the next; NEVER = only on a frame.
         expired: whether the lease is expired at its end.
         generation: of the lease.
-        tcp_frames: TCP frames that it sent.
+        tcp_frames: TCP frames of shards that it sent.
         calibrated: whether the node knows how fast its clock runs.
     """
 
@@ -238,7 +249,9 @@ def _state_fields(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
         case S.READY:
             good = new.connected_at != 0 and new.attempt_deadline == 0 and new.phase == Phase.NONE
         case S.BACKOFF:
-            away = new.disconnected_at != 0 or not new.flags & ShardFlag.ESTABLISHED
+            # A fleet's row is taken for one that was READY before; the first READY is a dispatch.
+            fresh = new.held != 0 and new.dispatches == 0
+            away = new.disconnected_at != 0 or not new.flags & ShardFlag.ESTABLISHED or fresh
             good = new.connected_at == 0 and away and new.phase == Phase.NONE
         case _:
             good = new.connected_at == 0
@@ -278,8 +291,10 @@ def _resume_host(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
 
 
 def _sequence(old: ShardRow, new: ShardRow, _turn: Turn) -> str:
-    """The sequence never goes back within a session (I4)."""
+    """The sequence never goes back within a session (I4), but to what is published for sure."""
     both = old.flags & new.flags & _SEQ_VALID and old.session_id == new.session_id
+    if new.held and old.gateway_seq_acked <= new.sequence:
+        return ""
     if both and new.sequence < old.sequence and new.identifies == old.identifies:
         return f"the sequence went back from {old.sequence} to {new.sequence}"
     return ""
@@ -387,8 +402,11 @@ class Invariants:
                 continue
             old = self.rows[slot]
             new = self.rows[slot] = self._read(slot)
+            if new.slot != slot or not self._has_shard(slot):
+                self._waits[slot] = NEVER
+                continue
             self._waits[slot] = _first_wait(new, turn.now)
-            if new.plan_generation != old.plan_generation:
+            if new.life != old.life:
                 continue  # another shard has the row; it begins anew
             for name, rule in _RULES:
                 wrong = rule(old, new, turn)
@@ -399,6 +417,11 @@ class Invariants:
             if new.state != old.state:
                 key = slot, new.state
                 self.entered[key] = self.entered.get(key, 0) + 1
+
+    def _has_shard(self, slot: int) -> bool:
+        """Say whether a row holds a shard; in a fleet they come and go."""
+        at = CoreState.slots.offset + slot * Slot.SIZE + Slot.flags.offset
+        return not self.node.facts.fleet or bool(self._core[at] & SLOT_ACTIVE)
 
     def states(self) -> list[ShardState]:
         """Return the state of every slot after the last turn."""
@@ -449,7 +472,8 @@ class Invariants:
             )
 
     def _turn(self) -> Turn:
-        frames = sum(_is_tcp(frame) for frame in self.node.turn_frames)
+        links = self.node.facts.link_port
+        frames = sum(_is_tcp(f) and _port(f) != links for f in self.node.turn_frames)
         deadline = _number(self._core, CoreState.next_deadline) if self.node.turns else NEVER
         return Turn(
             _number(self._core, CoreState.now),
@@ -468,6 +492,11 @@ class Invariants:
 def _is_tcp(frame: bytes) -> bool:
     ethertype = int.from_bytes(frame[12:14], "big")
     return ethertype == ETHERTYPE_IPV4 and frame[_ETHERNET + 9] == PROTOCOL_TCP
+
+
+def _port(frame: bytes) -> int:
+    """Return the destination port of a TCP frame; the node's own have no IP options."""
+    return int.from_bytes(frame[_ETHERNET + 22 : _ETHERNET + 24], "big")
 
 
 def _number(window: memoryview, field: Field) -> int:

@@ -44,6 +44,7 @@ from firmware.layouts.memory import (
     PageBit,
 )
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK, PLAN, Network
+from firmware.layouts.outbox import ASSEMBLIES
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.survivor import SURVIVAL
 from firmware.layouts.tls_arena import TlsArena
@@ -155,6 +156,12 @@ class ImageNode:
         ]
         if self.facts.fleet:
             regions += [r for n in LINK_SLOTS for r in workspace_regions(n)]
+            outbox = limits.WINDOW_OUTBOX
+            again = outbox + limits.OUTBOX_BYTES
+            regions += [
+                Region("outbox", outbox, limits.OUTBOX_BYTES, aliases=(again,)),
+                Region("assembly", limits.WINDOW_ASSEMBLY, ASSEMBLIES * limits.ASSEMBLY_BYTES),
+            ]
         if self.facts.trust:
             regions += [
                 Region(f"arena{n}", limits.WINDOW_ARENAS + n * limits.ARENA_STRIDE, TlsArena.SIZE)

@@ -71,6 +71,7 @@ class NodeFacts:
         spare: slots beyond the shards that a move may fill.
         fleet: the fleet's page; with one the plan in NATS says which shards the node has, and `shards`
             is how many it can have.
+        link_port: TCP port of the servers on that page; no lease is needed to speak to it.
         identify_fields: optional fields of Identify as JSON, each behind a comma.
         session_provider: who keeps sessions while the node is off.
         on_malformed: what a dispatch does that cannot be read.
@@ -110,6 +111,7 @@ class NodeFacts:
     plan_auto: bool = False
     spare: int = 0
     fleet: bytes = b""
+    link_port: int = 0
 
     @property
     def slots(self) -> int:

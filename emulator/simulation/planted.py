@@ -4,7 +4,8 @@
     python -m emulator.simulation.planted ack-flag-kept         one
 
 A bug is a patch under tests/planted: unified, with a first line that says what is wrong. Its hunks
-are found by their text alone, so that a patch outlives changes elsewhere in its file.
+are found by their text alone, so that a patch outlives changes elsewhere in its file. One whose name
+begins with `fleet-` is hunted in a fleet.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from emulator.simulation.campaign import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "planted"
@@ -66,6 +69,11 @@ class Bug:
     name: str
     says: str
     hunks: tuple[Hunk, ...]
+
+    @property
+    def fleet(self) -> bool:
+        """Whether it shows only where several nodes share shards."""
+        return self.name.startswith("fleet-")
 
     def plant(self, root: Path) -> None:
         """Change the files under a folder.
@@ -170,9 +178,10 @@ def hunt(bug: Bug, seeds: int = SEEDS) -> Found:
         root = Path(folder)
         copy_tree(root)
         bug.plant(root)
+        options = ["--fleet"] if bug.fleet else []
         environment = os.environ | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            [sys.executable, "-m", "emulator.simulation.planted", "--hunt", str(seeds)],
+            [sys.executable, "-m", "emulator.simulation.planted", "--hunt", str(seeds), *options],
             cwd=root,
             env=environment,
             capture_output=True,
@@ -195,25 +204,30 @@ def _accuse(bug: Bug, seed: int) -> None:
         RuntimeError: It fails in the sources of today too.
     """
     from emulator.simulation.campaign import run_seed  # noqa: PLC0415 - --help needs no emulator
-    from emulator.simulation.storm import storm  # noqa: PLC0415
 
     with _ONE_AT_A_TIME:
-        error = run_seed(storm, seed, most_reruns=0).error
+        error = run_seed(_scenario(fleet=bug.fleet), seed, most_reruns=0).error
     if error:
         raise RuntimeError(
             f"{bug.name}: seed {seed} fails without the bug too ({error}). Mend that first"
         )
 
 
-def run_until_found(seeds: int) -> tuple[int, str]:
+def _scenario(*, fleet: bool) -> Scenario:
+    from emulator.simulation import fleet_storm, storm  # noqa: PLC0415 - --help needs no emulator
+
+    return fleet_storm.fleet_storm if fleet else storm.storm
+
+
+def run_until_found(seeds: int, *, fleet: bool = False) -> tuple[int, str]:
     """Run seeds of this tree until one fails; return how many it took and what it said."""
     from emulator.simulation.campaign import run_seed  # noqa: PLC0415 - of the copy that is hunted
     from emulator.simulation.node import node_image  # noqa: PLC0415
-    from emulator.simulation.storm import storm  # noqa: PLC0415
 
     node_image()  # a bug that does not build is a bad patch, and not found by any seed
+    scenario = _scenario(fleet=fleet)
     for seed in range(seeds):
-        error = run_seed(storm, seed, most_reruns=0).error
+        error = run_seed(scenario, seed, most_reruns=0).error
         if error:
             return seed + 1, error
     return 0, ""
@@ -231,10 +245,18 @@ def hunt_all(chosen: list[Bug], seeds: int, jobs: int) -> Iterator[Found]:
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else to stdout.")
 @click.option("--hunt", "hunted", type=int, hidden=True)
-def main(names: tuple[str, ...], seeds: int, jobs: int, as_json: bool, hunted: int | None) -> None:
+@click.option("--fleet", is_flag=True, hidden=True)
+def main(
+    names: tuple[str, ...],
+    seeds: int,
+    jobs: int,
+    as_json: bool,
+    hunted: int | None,
+    fleet: bool,
+) -> None:
     """Print what found each planted bug."""
     if hunted is not None:
-        count, by = run_until_found(hunted)
+        count, by = run_until_found(hunted, fleet=fleet)
         click.echo(json.dumps({"seeds": count, "by": by}))
         return
     try:

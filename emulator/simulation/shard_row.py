@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass, fields
 from typing import Any
 
+from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import GatewayContext
 from firmware.layouts.shard import SSES_VALID, Session, ShardContext, ShardFlag
 from firmware.layouts.tcp import TcpContext
@@ -77,6 +78,8 @@ class ShardRow:
     evidence_failed_at: int
     evidence_stop: int
     evidence_required_wait_ms: int
+    held: int
+    fence: int
     tcp_state: int
     tcp_remote_ip: int
     tcp_local_port: int
@@ -94,6 +97,11 @@ class ShardRow:
     session_id: bytes
 
     @property
+    def life(self) -> tuple[int, int, int]:
+        """What another shard, or the same one under another lease, has otherwise."""
+        return self.plan_generation, self.fence, self.shard_id
+
+    @property
     def resumable(self) -> bool:
         """Whether a Resume is allowed: an object, a valid session, a valid sequence."""
         return bool(
@@ -109,6 +117,7 @@ def _readers() -> tuple[struct.Struct, struct.Struct, struct.Struct]:
     parts += [
         (getattr(ShardContext.evidence.item, n), ShardContext.evidence.offset) for n in _EVIDENCE
     ]
+    parts += [(ShardContext.held, 0), (EventStream.fence, ShardContext.events.offset)]
     parts += [(getattr(TcpContext, n), ShardContext.tcp.offset) for n in _TCP]
     session = [(getattr(Session, name), 0) for name in _SESSION]
     gateway = [(getattr(GatewayContext, name), 0) for name in _GATEWAY]

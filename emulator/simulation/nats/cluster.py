@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emulator.simulation.clock import EventQueue
+    from emulator.simulation.nats.stream import Message
 
 Span = tuple[int, int]
 """From and to, in nanoseconds."""
@@ -87,6 +88,7 @@ class NatsCluster:
         slow_ns: further time that every commit takes.
         silent: streams whose lost leader still seems to listen: no 503, only silence.
         deaf: whether every lost leader seems to.
+        on_commit: told of every message that becomes true.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class NatsCluster:
         self.slow_ns = 0
         self.silent: set[str] = set()
         self.deaf = False
+        self.on_commit: list[Callable[[Stream, Message], None]] = []
         self.api = Api(self)
         self.lead = Leaders(self)
         self._arrivals: dict[tuple[int, int], int] = {}
@@ -281,6 +284,8 @@ class NatsCluster:
             return
         stream.pending.remove(proposal)
         message = stream.commit(proposal, self.events.now_ns)
+        for tell in self.on_commit:
+            tell(stream, message)
         self._answer(leader, proposal.reply, stream.ack(message))
         for server in self.servers:
             if self.reaches(leader, server):

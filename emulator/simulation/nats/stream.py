@@ -128,7 +128,7 @@ class Stream:
             if known is not None and known[1] > now_ns:
                 return f'{{"stream":"{name}","seq":{known[0]},"duplicate": true}}'.encode()
             if any(header_value(p.header, MSG_ID) == ident for p in in_flight):
-                return refused(name, DUPLICATE_NOW, "duplicate message id is in process")
+                return refused(name, DUPLICATE_NOW, "duplicate message id is in process", 409)
         size = len(proposal.header or b"") + len(proposal.body)
         if self.config.max_msg_size and size > self.config.max_msg_size:
             return refused(name, 10054, "message size exceeds maximum allowed")
@@ -184,7 +184,7 @@ class Stream:
                 yield message
 
 
-def refused(name: str, code: int, text: str) -> bytes:
+def refused(name: str, err_code: int, text: str, code: int = 400) -> bytes:
     """Write the answer to a message that is not taken."""
-    error = {"code": 400, "err_code": code, "description": text}
+    error = {"code": code, "err_code": err_code, "description": text}
     return to_json({"error": error, "stream": name, "seq": 0})

@@ -5,7 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from emulator.simulation import fleet_storm as fleet_storm_module
 from emulator.simulation import storm as storm_module
+from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.storm import storm
 from toolchain.cli.sim import command
 
@@ -135,3 +137,36 @@ def test_an_address_that_ends_in_the_turn_of_a_heartbeat_accuses_nobody():
     # The clock jumps past the DHCP lease; the beat of that turn was written for the old address.
     result = run("--seed", "95", "--plan", "at 49782709858ns jump-clock node 90000")
     assert result.exit_code == 0, result.output
+
+
+@pytest.fixture
+def short_fleet(monkeypatch):
+    """Make a seed of a fleet five virtual seconds long."""
+    monkeypatch.setattr(
+        fleet_storm_module, "fleet_storm", lambda trial: fleet_storm(trial, seconds=5)
+    )
+
+
+def test_a_fleet_is_a_scenario_of_its_own(short_fleet):
+    result = run("--fleet", "--seed", "3", "--jobs", "1", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["failures"] == 0
+
+
+def test_a_failure_in_a_fleet_is_replayed_in_a_fleet(monkeypatch):
+    def scenario(trial):
+        fleet_storm(trial, seconds=5)
+        raise AssertionError("rule 'planted': always")
+
+    monkeypatch.setattr(fleet_storm_module, "fleet_storm", scenario)
+    result = run("--fleet", "--seed", "3", "--jobs", "1", "--plan", "")
+    assert result.exit_code == 1
+    assert "replay: shardfw sim --fleet --seed 3 --replay" in result.stdout
+
+
+def test_a_replay_of_a_fleet_tells_records(short_fleet):
+    result = run("--fleet", "--seed", "3", "--replay", "--source", "nats")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert all(line.split()[1] in ("nats", "plan", "verdict") for line in lines)
+    assert any("ctl.lease.0 1 held node" in line for line in lines)

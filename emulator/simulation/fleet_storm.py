@@ -1,0 +1,98 @@
+"""One seed of the fleet simulation: nodes that share shards over NATS, bad weather, then calm.
+
+All along every segment to the gateway is judged by who owns its shard; in the calm that follows every
+slot must have an owner again, and every shard be READY there with the gateway's sequence.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from emulator.simulation.clock import NS_PER_S
+from emulator.simulation.fleet_plans import random_fleet_plan
+from emulator.simulation.leased import LeasedFleet, Shape
+from pxe.gateway import LoadOptions
+
+if TYPE_CHECKING:
+    from emulator.simulation.campaign import Trial
+
+STORM_S = 120
+CALM_S = 300
+RATE = 4
+"""Dispatches a second over all shards."""
+RATE_MOST_PPM = 9_900
+"""Clocks are within one part in a hundred of the truth (decision 19)."""
+TSC_MOST_NS = 1 << 50
+
+
+def shape_of(rng: random.Random) -> Shape:
+    """Choose a fleet that can own every slot although one node is missing."""
+    nodes, slots = 3, rng.choice((2, 3, 3, 4))
+    return Shape(
+        nodes=nodes,
+        slots=slots,
+        total=rng.randint(slots, slots + 2),
+        cap=2,
+        duration_ms=rng.choice((6_000, 10_000, 15_000, 20_000, 20_000)),
+        max_concurrency=rng.choice((1, 1, 2)),
+        named=rng.random() < 0.3,
+        clocks_ppm=tuple(rng.randint(-RATE_MOST_PPM, RATE_MOST_PPM) for _ in range(nodes)),
+        clocks_ns=tuple(rng.randrange(NS_PER_S, TSC_MOST_NS) for _ in range(nodes)),
+    )
+
+
+def fleet_storm(trial: Trial, *, seconds: int = STORM_S) -> LeasedFleet:
+    """Run one seed; return the fleet at its end.
+
+    Args:
+        trial: seed and, for a rerun, the plan.
+        seconds: length of the bad weather, in virtual seconds.
+
+    Raises:
+        AssertionError: a rule is broken, or the calm does not bring everything back.
+    """
+    rng = random.Random(f"fleet {trial.seed}")
+    shape = shape_of(rng)
+    fleet = LeasedFleet(
+        trial.seed,
+        shape,
+        load=LoadOptions(rate=RATE),
+        heartbeat_interval_ms=rng.choice((5_000, 20_000, 41_250)),
+    )
+    for station in fleet.stations:
+        if rng.random() < 0.5:
+            station.power_off()
+            fleet.world.events.after(rng.randrange(10 * NS_PER_S), station.power_on)
+    plan = random_fleet_plan(
+        rng,
+        seconds * NS_PER_S,
+        nodes=shape.nodes,
+        servers=shape.servers,
+        shards=shape.total,
+        slots=shape.slots,
+    )
+    if trial.on_rig is not None:
+        trial.on_rig(fleet)
+    trial.faults(fleet.segment, plan)
+    fleet.run(seconds)
+    calm(fleet)
+    fleet.until_owned(CALM_S)
+    return fleet
+
+
+def calm(fleet: LeasedFleet) -> None:
+    """End the faults: power, cables and NATS are there, and stalled connections go on."""
+    fleet.segment.set_faults(None)
+    fleet.gateway.core.set_load(None)
+    fleet.gateway.flush()
+    actions = fleet.world.actions
+    actions["nats-any"]("")
+    actions["nats-mend"]("")
+    actions["dns-up"]("")
+    for station in fleet.stations:
+        station.power_on()
+        fleet.world.port(station.name).set_link(up=True)
+    for shard in range(fleet.shape.total):
+        actions["gateway-release"](str(shard))
+        actions["gateway-read"](str(shard))

@@ -1,0 +1,54 @@
+"""Fault plans of a fleet: the seed decides them, their text carries all, and outages end."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from emulator.simulation.clock import NS_PER_S, EventQueue
+from emulator.simulation.faults import FaultPlan
+from emulator.simulation.fleet_plans import random_fleet_plan
+from emulator.simulation.fleet_storm import shape_of
+from emulator.simulation.nats.cluster import NatsCluster
+from emulator.simulation.nats.faults import plan_actions
+
+DURATION_NS = 120 * NS_PER_S
+
+
+def plan_of(seed: int) -> FaultPlan:
+    return random_fleet_plan(
+        random.Random(seed), DURATION_NS, nodes=3, servers=3, shards=6, slots=3
+    )
+
+
+def test_the_seed_decides_and_the_text_carries_all():
+    plans = [plan_of(seed) for seed in range(200)]
+    assert plans == [plan_of(seed) for seed in range(200)]
+    assert [FaultPlan.parse(str(plan)) for plan in plans] == plans
+    assert len({str(plan) for plan in plans}) > 190
+
+
+def test_every_fault_of_nats_has_its_turn():
+    events = Counter(event.name for seed in range(400) for event in plan_of(seed).events)
+    known = plan_actions(NatsCluster(EventQueue(), random.Random(1)))
+    assert set(known) - set(events) == {"nats-mend"}
+    assert {"power-off", "halt", "freeze", "link-down", "replan", "nats-only"} <= set(events)
+    assert events["power-off"] == events["power-on"]
+    assert events["nats-kill"] + events["nats-stop"] + events["nats-retire"] == events["nats-start"]
+
+
+def test_a_node_may_lose_nats_and_keep_the_gateway():
+    rules = [rule for seed in range(100) for rule in plan_of(seed).rules]
+    cuts = [rule for rule in rules if rule.match == "port:4222" and rule.p == 1]
+    assert {rule.action for rule in cuts} == {"drop", "delay"}
+    assert {rule.src for rule in cuts} >= {"", "node0", "node1", "node2"}
+    assert all(rule.before_ns is not None and rule.after_ns < rule.before_ns for rule in cuts)
+
+
+def test_a_fleet_can_own_everything_although_a_node_is_missing():
+    shapes = [shape_of(random.Random(seed)) for seed in range(100)]
+    for shape in shapes:
+        assert (shape.nodes - 1) * shape.cap >= shape.slots
+        assert sum(count for _, count in shape.ranges) == shape.total
+        assert max(abs(ppm) for ppm in shape.clocks_ppm) < 10_000
+    assert {shape.slots for shape in shapes} == {2, 3, 4}
