@@ -281,8 +281,8 @@ FLEET_EXPIRED = code(
 FLEET_FORGOTTEN = code(
     "fleet.claimForgotten", Level.INFO, slot=DEC, generation=DEC, reason=_FLEET_REASON
 )
-FLEET_TICKET = code("fleet.ticket", Level.DEBUG, shard=DEC, key=DEC, waited=MS)
-FLEET_TICKET_VOID = code("fleet.ticketVoid", Level.WARN, shard=DEC, key=DEC)
+FLEET_TICKET = code("fleet.ticket", Level.DEBUG, forShard=DEC, key=DEC, waited=MS)
+FLEET_TICKET_VOID = code("fleet.ticketVoid", Level.WARN, forShard=DEC, key=DEC)
 FLEET_BUDGET_SPENT = code("fleet.budgetSpent", Level.WARN, remaining=DEC, reserve=DEC, total=DEC)
 FLEET_FROZEN = code("fleet.clockStoodStill", Level.ERROR, seconds=DEC, held=DEC)
 _ENROL_REASON = texts({0: "none", **ENROL_REASONS})

@@ -182,7 +182,7 @@ class TestNatsServer:
 class TestDocumentation:
     def test_the_servers_of_the_operators_page_start(self, tmp_path: Path) -> None:
         page = (Path(__file__).parents[2] / "firmware" / "docs" / "fleet-operator.md").read_text()
-        server, node = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
+        server, node, _enrol = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
         chain = make_chain(("n1.lan",))
         chain.write(tmp_path)
         text = node + server
