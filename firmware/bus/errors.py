@@ -11,11 +11,15 @@ from firmware.log import log, log_write
 from firmware.text import take_token
 from toolchain.asm import (
     AL,
+    EAX,
     ECX,
     EDX,
     NE,
+    NZ,
     R8,
+    R8D,
     R9,
+    RAX,
     RBP,
     RBX,
     RCX,
@@ -42,7 +46,7 @@ SMALL = 0x20
         In(RDX, int, "the first byte after the line"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[BUS_LINE, ERROR_ROWS, BusLink.index],
+    reads=[BUS_LINE, ERROR_ROWS, BusLink.index, BusLink.denials],
     writes=[BusLink.denied, BusLink.denials],
     calls=[take_token, bus_fail, log_write],
     source="NATS client protocol, +OK/ERR; firmware/docs/bus.md#errors",
@@ -90,8 +94,14 @@ def bus_error(a: Asm, link: BusLink, shard: ShardContext, text: Reg64, end: Reg6
     a.mov(EDX, OTHER.code)
     a.place(stays)
     a.mov(link.denied, EDX)
-    a.inc(link.denials)
     a.mov(ECX, EDX)
+    # The lines of the log go to the server as well: one that denies them must not make another each.
+    a.mov(EAX, link.denials)
+    a.lea(R8D, mem8(RAX, 1, ref=ERROR_ROWS))
+    a.mov(link.denials, R8D)
+    a.test(EAX, R8D)
+    with a.if_(NZ):
+        a.ret()
     a.movzx(EDX, link.index)
     log(a, BUS_DENIED)
     a.ret()

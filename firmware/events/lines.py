@@ -74,6 +74,7 @@ def line_measure(a: Asm) -> None:
         FleetConfig.magic,
         FleetConfig.bot,
         FleetConfig.bot_len,
+        Bus.enrolling,
         Bus.node,
         Bus.node_len,
         BusLink.context,
@@ -92,6 +93,9 @@ def lines_publish(a: Asm) -> None:
     """Send a few lines; what the ring has overwritten meanwhile is passed over."""
     link, out = BusLink.at(RBP), a.label("out")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.jne(out)
+    # A login that may enrol and nothing else may not say this.
+    a.cmp(BUS.it.enrolling, 0)
     a.jne(out)
     a.lea(RBP, BUS.it.links.m8(DATA * BusLink.SIZE))
     a.cmp(link.state, LinkState.UP)

@@ -65,10 +65,7 @@ ENROL_GRANT = site(
     Layer.FLEET, 104, "grant", "what was sealed is no grant, or one of another version"
 )
 ENROL_TOKEN = site(
-    Layer.FLEET,
-    45,
-    "token",
-    "a grant without a token, or with one that is too long; detail = bytes",
+    Layer.FLEET, 105, "token", "a grant without a token, or with one too long; detail = bytes"
 )
 ENROL_LOGIN = site(
     Layer.FLEET, 106, "login", "a grant whose way to log in is unknown, or its names are too long"

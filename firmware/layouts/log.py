@@ -346,7 +346,7 @@ BUS_UP = code("bus.up", Level.INFO, link=_LINK, address=IP, port=DEC, version=HE
 BUS_DOWN = code("bus.down", Level.WARN, link=_LINK, error=HEX, server=DEC, retry=MS)
 BUS_RETRY = code("bus.retry", Level.DEBUG, link=_LINK, error=HEX, server=DEC, retry=MS)
 BUS_REFUSED = code("bus.refused", Level.ERROR, link=_LINK, error=HEX, server=DEC, retry=MS)
-BUS_DENIED = code("bus.denied", Level.WARN, link=_LINK, error=HEX)
+BUS_DENIED = code("bus.denied", Level.WARN, link=_LINK, error=HEX, times=DEC)
 BUS_FAULT = code("bus.fault", Level.ERROR, link=_LINK, vector=DEC, rip=HEX, address=HEX)
 
 DISCOVERY_ASK = code("discovery.ask", Level.INFO, address=IP, port=DEC, redirects=DEC, token=DEC)

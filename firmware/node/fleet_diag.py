@@ -128,6 +128,7 @@ def _load(a: Asm, field: str) -> None:
         FleetConfig.magic,
         FleetConfig.bot,
         FleetConfig.bot_len,
+        Bus.enrolling,
         Bus.node,
         Bus.node_len,
         Bus.boot_text,
@@ -169,6 +170,9 @@ def diag_publish(a: Asm) -> None:
     a.cmp(RAX, core.now)
     with a.if_(A):
         a.ret()
+    # A login that may enrol and nothing else may not say this.
+    a.cmp(BUS.it.enrolling, 0)
+    a.jne(later)
     a.lea(RBP, BUS.it.links.m8(DATA * BusLink.SIZE))
     a.cmp(link.state, LinkState.UP)
     a.jne(later)

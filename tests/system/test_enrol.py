@@ -123,8 +123,8 @@ def test_a_node_is_approved_and_ready_with_a_login_that_may_only_enrol(tmp_path)
             environ = {"SHARDFW_TOKEN": TOKEN, "SHARDFW_NODE_PASSWORD": site.passwords[NODE_USER]}
             said = await site.cli(*words, **environ)
             await node.wait_line(r"code=enrol\.done", PATIENCE_S)
-            for _ in range(2):
-                await node.wait_line(r"code=lifecycle\.ready", PATIENCE_S)
+            for shard in range(2):
+                await node.wait_line(rf"shard={shard} code=lifecycle\.ready", PATIENCE_S)
             return (
                 fingerprint,
                 waits,
@@ -144,6 +144,7 @@ def test_a_node_is_approved_and_ready_with_a_login_that_may_only_enrol(tmp_path)
     assert said == "n7 is enrolled\n"
     assert (ready["hold"], ready["enrol"]["state"]) == (None, "enrolled")
     assert not any(TOKEN in line for line in lines)
+    assert not any("code=bus.denied" in line for line in lines), "the login does what it may alone"
     assert not any("fleet.claimed" in line for line in lines[: _index(lines, "enrol.done")])
 
 

@@ -23,4 +23,5 @@ def bus_error(w: World, link: int, shard: int, text: int, end: int) -> None:
     bus = w.view(BusLink, link)
     bus.denied = site.code
     bus.denials += 1
-    log(w, BUS_DENIED, None, bus.index, site.code)
+    if bus.denials.bit_count() <= 1:
+        log(w, BUS_DENIED, None, bus.index, site.code, bus.denials)

@@ -29,7 +29,9 @@ def lines_publish(w: World) -> None:
     """One PUB for each line."""
     bus, config, told = w.g(BUS), w.g(FLEET_CONFIG), w.g(LOG_ON_BUS)
     link = bus.links[DATA]
-    if config.magic != FLEET_MAGIC or link.state != LinkState.UP or link.midway:
+    if config.magic != FLEET_MAGIC or bus.enrolling:
+        return
+    if link.state != LinkState.UP or link.midway:
         return
     for _ in range(LINES_PER_TURN):
         waiting = w.g(LOG).head - told.told

@@ -63,7 +63,7 @@ def diag_publish(w: World) -> int:
         return NEVER
     if diag.next_at > now:
         return int(diag.next_at)
-    if link.state == LinkState.UP and not link.midway:
+    if not bus.enrolling and link.state == LinkState.UP and not link.midway:
         at, full = bus_open(w, link.address_, link.context, DIAG_MAX)
         if not full:
             numbers = _numbers(w, *shards_count(w))

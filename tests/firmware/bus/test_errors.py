@@ -35,7 +35,7 @@ def test_each_text_has_its_site(row, how):
         assert (link.state, link.error) == (LinkState.UP, 0)
         assert (link.denied, link.denials) == (row.site.code, 1)
         assert BENCH.tcp.ring_ready == 0
-        assert BENCH.lines() == [f"bus.denied link=control error={row.site.code:#x}"]
+        assert BENCH.lines() == [f"bus.denied link=control error={row.site.code:#x} times=1"]
         return
     assert (link.state, link.error, link.denials) == (LinkState.DOWN, row.site.code, 0)
     refused = row.site.number >= REFUSALS
@@ -50,6 +50,16 @@ def test_each_text_has_its_site(row, how):
 def test_what_nobody_knows_is_noted_and_the_server_decides(text):
     link = said(text)
     assert (link.state, link.denied, link.denials) == (LinkState.UP, OTHER.code, 1)
+
+
+def test_what_is_denied_again_and_again_is_told_less_and_less():
+    BENCH.up()
+    for _ in range(20):
+        BENCH.arrive(b"-ERR 'Permissions Violation for Publish to \"x\"'\r\n")
+        assert BENCH.bus(bus_take)["eax"] == BusKind.NONE
+    assert BENCH.link.denials == 20
+    told = [line.rpartition("times=")[2] for line in BENCH.lines()]
+    assert told == ["1", "2", "4", "8", "16"]
 
 
 @pytest.mark.parametrize(

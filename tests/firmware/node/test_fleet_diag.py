@@ -93,7 +93,7 @@ def test_largest_numbers_fit():
     assert len(sent) < DIAG_MAX
 
 
-@pytest.mark.parametrize("what", ["down", "midway", "full"])
+@pytest.mark.parametrize("what", ["down", "midway", "enrolling", "full"])
 def test_it_waits_for_the_next_time_when_nothing_may_be_said(what):
     node = Node()
     link = LAB.g(BUS).links[DATA]
@@ -101,6 +101,8 @@ def test_it_waits_for_the_next_time_when_nothing_may_be_said(what):
         link.state = LinkState.HELLO
     elif what == "midway":
         link.midway = 1
+    elif what == "enrolling":
+        LAB.g(BUS).enrolling = 1
     else:
         node.stream.fill(10)
     at, sent = node.turn()

@@ -240,6 +240,24 @@ def test_a_known_machine_is_served_once_whoever_else_waits():
     assert (other.got, node.grant is not None) == ([], True)
 
 
+def test_an_identity_that_is_given_twice_is_one_and_a_machine_may_answer_to_another():
+    async def work(server):
+        identities = ("serial=S-1", "serial=S-1", "mac=525400000077")
+        words = [word for one in identities for word in ("--identity", one)]
+        task = asyncio.create_task(approve(server, "--auto", *words, "--for", "30s", **TOKEN_IN))
+        async with EnrollingNode(server.url) as one:
+            while one.grant is None:
+                await asyncio.sleep(0.05)
+            # The same card, and another machine: it is the second identity.
+            async with EnrollingNode(server.url, "n8", IDENTITY) as two:
+                return two, await task
+
+    two, done = served(work)
+    assert done.exit_code == 0, done.output
+    assert two.grant is not None
+    assert done.stdout == "n7 is enrolled\nn8 is enrolled\n"
+
+
 def test_the_second_of_one_identity_gets_nothing():
     async def work(server):
         identities = ("--identity", "serial=S-1", "--identity", "serial=S-5")

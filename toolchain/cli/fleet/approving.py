@@ -110,6 +110,7 @@ class Desk:
         Raises:
             FleetError: It refused the seal, or never said so.
         """
+        before = self._heard[line.key].line.refused
         await self.fleet.client.publish(line.reply, line.seal(self.fleet.bot, grant))
         await self.fleet.client.flush()
         until = time.monotonic() + ENROLLED_S
@@ -118,7 +119,7 @@ class Desk:
             now = self._heard[line.key].line
             if now.enrolled:
                 return
-            if now.refused > line.refused:
+            if now.refused > before:
                 raise FleetError(
                     f"{line.node} refused what was sealed to it. Its log says why, at "
                     "code=enrol.refused"
@@ -172,14 +173,16 @@ async def approve_known(
     Raises:
         FleetError: The time is over and some never came.
     """
+    identities = list(dict.fromkeys(identities))
     until = time.monotonic() + seconds
     served: dict[Identity, Announcement] = {}
     told: set[bytes] = set()
     while len(served) < len(identities) and (left := until - time.monotonic()) > 0:
         for line in desk.waiting():
-            identity = next((one for one in identities if one.is_of(line)), None)
-            if identity is None or line.key in told:
+            matching = [one for one in identities if one.is_of(line)]
+            if not matching or line.key in told:
                 continue
+            identity = next((one for one in matching if one not in served), matching[0])
             told.add(line.key)
             if identity in served:
                 say(
