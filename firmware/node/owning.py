@@ -9,7 +9,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import held_stop, lease_mirror
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, Fleet, HeldPhase, HeldSlot
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
@@ -282,7 +282,7 @@ def owning_end(a: Asm, held: HeldSlot, mark: Reg32) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[HeldSlot.phase],
+    reads=[Fleet.holding, HeldSlot.phase],
     calls=[owning_end, lease_mirror],
     saves=[RBP, R13],
     source="firmware/docs/fleet.md#hard-stop",
@@ -290,6 +290,9 @@ def owning_end(a: Asm, held: HeldSlot, mark: Reg32) -> None:
 def owning_guard(a: Asm) -> None:
     """Silence what is gone, in the turn in which it is found out."""
     held = HeldSlot.at(RBP)
+    a.cmp(FLEET.it.holding, 0)
+    with a.if_(E):
+        a.ret()
     a.lea(RBP, FLEET.it.held.address)
     a.mov(R13D, 1)
     with a.loop() as slots:

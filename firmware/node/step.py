@@ -10,6 +10,7 @@ from firmware.events.deliver import publish_tick
 from firmware.events.lines import lines_publish
 from firmware.fleet.guard import fleet_guard
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.net import PROTOCOL_TCP, PROTOCOL_UDP
 from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
 from firmware.log import log_drain
@@ -162,7 +163,7 @@ def step_shards(a: Asm) -> None:
         Out(RAX, "TSC by which the node wants to be called again; all ones = only on a frame")
     ],
     clobbers=CALLER_SAVED,
-    reads=[CoreState.now, CoreState.slots_due],
+    reads=[FleetConfig.magic, CoreState.now, CoreState.slots_due],
     writes=[CoreState.now, CoreState.turns, CoreState.next_deadline],
     calls=[
         clock_retry,
@@ -224,16 +225,19 @@ def node_step(a: Asm) -> None:
     a.call(stop_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
-    a.call(publish_tick)
-    a.cmp(RAX, R12)
-    a.cmov(B, R12, RAX)
-    a.call(lines_publish)
-    a.call(diag_publish)
-    a.cmp(RAX, R12)
-    a.cmov(B, R12, RAX)
-    a.call(bus_flush)
-    a.cmp(RAX, R12)
-    a.cmov(B, R12, RAX)
+    # What leaves for the bus: events first, then what nobody waits for.
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(E):
+        a.call(publish_tick)
+        a.cmp(RAX, R12)
+        a.cmov(B, R12, RAX)
+        a.call(lines_publish)
+        a.call(diag_publish)
+        a.cmp(RAX, R12)
+        a.cmov(B, R12, RAX)
+        a.call(bus_flush)
+        a.cmp(RAX, R12)
+        a.cmov(B, R12, RAX)
     a.call(nic_flush)
     a.call(log_drain)
 

@@ -108,6 +108,8 @@ def owning_end(w: World, held: int, mark: int) -> None:
 @model
 def owning_guard(w: World) -> None:
     """Every slot that is gone."""
+    if not w.g(FLEET).holding:
+        return
     for n in range(HELD_MAX):
         held = w.g(FLEET).held[n]
         if held.phase == HeldPhase.GONE:

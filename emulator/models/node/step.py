@@ -26,6 +26,7 @@ from emulator.models.node.survive import survive_tick
 from emulator.models.tcp.input import tcp_input
 from firmware.layouts.clock import NEVER
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import CORE
 
 FRAMES_PER_TURN = 64
@@ -89,10 +90,11 @@ def node_step(w: World) -> int:
     plan_tick(w)
     soonest = min(soonest, core.slots_due)
     soonest = min(soonest, stop_tick(w))
-    soonest = min(soonest, publish_tick(w))
-    lines_publish(w)
-    soonest = min(soonest, diag_publish(w))
-    soonest = min(soonest, bus_flush(w))
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+        soonest = min(soonest, publish_tick(w))
+        lines_publish(w)
+        soonest = min(soonest, diag_publish(w))
+        soonest = min(soonest, bus_flush(w))
     nic_flush(w)
     log_drain(w)
     core.next_deadline = core.now if taken == FRAMES_PER_TURN else soonest

@@ -39,6 +39,7 @@ class Node:
     def hold(self, n=0, *, phase=P.RUNNING, start=4, count=2, generation=7, slot=1):
         held = self.held(n)
         held.phase, held.slot, held.generation = phase, slot, generation
+        LAB.g(FLEET).holding = 1
         held.start, held.count, held.total = start, count, 16
         held.deadline, held.hard_stop = STOP + 450 * MS, STOP
 
