@@ -121,7 +121,8 @@ def test_until_ready_boots_sixteen_shards_and_prints_the_figures(environ, nic, t
     assert report["transport"] == transport
     assert 0 < report["nbp_to_ready_ms"] < report["power_on_to_ready_ms"]
     # Decision 11: the image and, over TLS, the trust section of a web core behind it.
-    assert 0 < report["image_bytes"] <= (272 + 16 * bool(transport == "wss")) * 1024
+    anchors = 16 * 1024 if transport == "wss" else 0
+    assert 0 < report["image_bytes"] <= IMAGE_LIMIT_BYTES + anchors
     assert set(report) == {
         "shards",
         "ready",
