@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from firmware.limits import IMAGE_LIMIT_BYTES
+
 pytestmark = pytest.mark.system
 
 CLI = [sys.executable, "-c", "from toolchain.cli.main import main; main()"]
