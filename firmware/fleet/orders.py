@@ -1,8 +1,8 @@
 """What an operator asks of nodes: to give every slot back, or one slot to a certain node."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.fleet.grammar import CHARS, NAME_CHAR, every_char, format_take, four, small_take
 from firmware.fleet.held import SLOT_SHIFT, each_held, held_stop
-from firmware.fleet.records import CHARS, NAME_CHAR, every_char, format_take, four, small_take
 from firmware.fleet.tokens import TEXT, number_take, text_differs, word_take
 from firmware.layouts.bus import BUS, BUS_IN, Bus, BusMessage
 from firmware.layouts.fleet import (

@@ -1,26 +1,29 @@
 """The values of `ctl.`: strict texts. One that breaks the grammar or a bound is no record at all."""
 
-from firmware.fleet.tokens import PLUS, SPACE, TEXT, number_take, text_differs, word_take
+from firmware.fleet.grammar import (
+    BOOT_CHAR,
+    CHARS,
+    NAME_CHAR,
+    every_char,
+    format_take,
+    four,
+    numbers_take,
+    small_take,
+    within,
+)
+from firmware.fleet.tokens import SPACE, TEXT, number_take, text_differs, word_take
 from firmware.layouts.bus import BUS, FLEET_SHARDS_MAX, Bus
 from firmware.layouts.fleet import (
-    BOOT_CHARS,
     BOOT_DIGITS,
     DURATION_MAX_MS,
     DURATION_MIN_MS,
-    FLEET_SLOTS_MAX,
-    NAME_CHARS,
     NOBODY,
-    RECORD_FORMAT,
     BudgetView,
     Holder,
-    PlanMode,
-    PlanRange,
-    PlanView,
     SlotState,
     SlotView,
 )
 from firmware.layouts.fleet_config import NAME_MAX
-from firmware.layouts.permit import PERMITS_MAX
 from firmware.layouts.plan import TOTAL_MAX
 from toolchain.asm import (
     AL,
@@ -32,7 +35,6 @@ from toolchain.asm import (
     NZ,
     R8,
     R9,
-    R10,
     R10D,
     R11,
     R11D,
@@ -50,90 +52,21 @@ from toolchain.asm import (
     RDI,
     RDX,
     RSI,
-    RSP,
     A,
     Asm,
-    B,
     C,
     E,
     In,
-    Label,
     Out,
     Reg32,
     Reg64,
-    Region,
     Z,
     mem8,
     mem32,
-    mem64,
     routine,
 )
-from toolchain.asm.assembler import STACK
-from toolchain.layout.data import constant
 
-NAME_CHAR, BOOT_CHAR = 1, 2
-CHARS = constant(
-    "fleet_chars",
-    bytes(NAME_CHAR * (c in NAME_CHARS) | BOOT_CHAR * (c in BOOT_CHARS) for c in range(256)),
-    "what may stand in a node's name, and in a boot",
-)
-COMPUTED = Region("nothing", "LEA only computes")
 _LEASE_NUMBERS = ("generation", "op", "duration_ms", "epoch", "start", "count", "total")
-_PLAN_NUMBERS = ("epoch", "total", "max_concurrency", "duration_ms", "slots")
-
-
-def four(text: bytes) -> int:
-    """Return four characters as a doubleword compares them."""
-    return int.from_bytes(text, "little")
-
-
-def format_take(a: Asm, text: Reg64, size: Reg32, bad: Label) -> None:
-    """R8 := the end, EDX := the separator; the format number is passed."""
-    a.mov(size, size)
-    a.lea(R8, mem8(text, index=RCX, ref=TEXT))
-    a.mov(EDX, SPACE)
-    a.call(number_take)
-    a.j(C, bad)
-    a.cmp(RAX, RECORD_FORMAT)
-    a.j(NE, bad)
-
-
-def small_take(a: Asm, bad: Label) -> None:
-    """EAX := the next number, of 32 bits. Clobbers RCX and R9."""
-    a.call(number_take)
-    a.j(C, bad)
-    a.mov(RCX, RAX)
-    a.shr(RCX, 32)
-    a.j(NZ, bad)
-
-
-def _numbers(a: Asm, count: int, bad: Label) -> None:
-    """Take so many numbers of 32 bits into the locals; R12 counts."""
-    a.xor(R12D, R12D)
-    with a.loop() as each:
-        small_take(a, bad)
-        a.mov(mem32(RSP, index=R12, scale=4, ref=STACK), EAX)
-        a.inc(R12D)
-        a.cmp(R12D, count)
-        a.again(B, each)
-
-
-def _within(a: Asm, least: int, most: int, bad: Label) -> None:
-    """Refuse an EAX that is not in least..most. Clobbers ECX."""
-    a.lea(ECX, mem64(RAX, -least, ref=COMPUTED))
-    a.cmp(ECX, most - least)
-    a.j(A, bad)
-
-
-def every_char(a: Asm, kind: int, bad: Label) -> None:
-    """Refuse a word RDI of R11D bytes with a character of another kind. Clobbers RAX, R9, R11."""
-    a.lea(R9, CHARS.address)
-    with a.loop() as each:
-        a.movzx(EAX, mem8(RDI, -1, index=R11, ref=TEXT))
-        a.test(mem8(R9, index=RAX, ref=CHARS), kind)
-        a.j(Z, bad)
-        a.dec(R11D)
-        a.again(NZ, each)
 
 
 @routine(
@@ -265,7 +198,7 @@ def lease_record(a: Asm, text: Reg64, size: Reg32, view: SlotView) -> None:
     a.call(holder_take)
     a.j(C, bad)
     a.mov(holder, EAX)
-    _numbers(a, len(_LEASE_NUMBERS), bad)
+    numbers_take(a, len(_LEASE_NUMBERS), bad)
     a.cmp(RSI, R8)
     a.j(NE, bad)
 
@@ -279,15 +212,15 @@ def lease_record(a: Asm, text: Reg64, size: Reg32, view: SlotView) -> None:
     a.place(held)
     a.test(holder, holder)
     a.j(Z, bad)
-    _within(a, DURATION_MIN_MS, DURATION_MAX_MS, bad)
+    within(a, DURATION_MIN_MS, DURATION_MAX_MS, bad)
     a.place(bounds)
     # The next claim counts one more.
     a.cmp(number["generation"], 0xFFFF_FFFF)
     a.j(E, bad)
     a.mov(EAX, number["count"])
-    _within(a, 1, FLEET_SHARDS_MAX, bad)
+    within(a, 1, FLEET_SHARDS_MAX, bad)
     a.mov(EAX, number["total"])
-    _within(a, 1, TOTAL_MAX, bad)
+    within(a, 1, TOTAL_MAX, bad)
     a.mov(EAX, number["start"])
     a.mov(ECX, number["count"])
     a.add(RAX, RCX)
@@ -302,107 +235,6 @@ def lease_record(a: Asm, text: Reg64, size: Reg32, view: SlotView) -> None:
     a.mov(view.state, AL)
     a.cmp(holder, Holder.MINE)
     a.set(E, view.mine)
-    a.clc()
-    a.ret()
-    a.place(bad)
-    a.stc()
-    a.ret()
-
-
-@routine(
-    inputs=[
-        In(RSI, int, "a value of ctl.plan"),
-        In(ECX, int, "its bytes"),
-        In(RDX, PlanView, "where it goes"),
-    ],
-    outputs=[Out(CF, "1 = it cannot be read: the mode is UNKNOWN")],
-    clobbers=[RAX, RCX, RDX, RSI, RDI, R8, R9, R10],
-    reads=[TEXT, PlanRange.start],
-    writes=[
-        PlanView.mode,
-        PlanView.epoch,
-        PlanView.total,
-        PlanView.max_concurrency,
-        PlanView.duration_ms,
-        PlanView.slots,
-        PlanRange.start,
-        PlanRange.count,
-    ],
-    calls=[number_take, word_take],
-    saves=[R12, R13, R14],
-    stack=24,
-    source="firmware/docs/fleet.md#records",
-)
-def plan_record(a: Asm, text: Reg64, size: Reg32, plan: PlanView) -> None:
-    """Read a plan; its mode is written last, and without one nothing of it counts."""
-    plan, mode, covered = PlanView.at(R13), R14D, R10D
-    number = {name: a.local(4, 4 * n) for n, name in enumerate(_PLAN_NUMBERS)}
-    bad = a.label("bad")
-    a.mov(R13, RDX)
-    a.mov(plan.mode, PlanMode.UNKNOWN)
-    format_take(a, text, size, bad)
-    a.call(word_take)
-    a.j(C, bad)
-    a.mov(mode, PlanMode.ACTIVE)
-    with a.block() as known:
-        active = a.label("active")
-        a.cmp(ECX, len(b"active"))
-        a.j(E, active)
-        a.mov(mode, PlanMode.DRAIN)
-        a.cmp(ECX, len(b"drain"))
-        a.j(NE, bad)
-        a.cmp(mem32(RDI, ref=TEXT), four(b"drai"))
-        a.j(NE, bad)
-        a.cmp(mem8(RDI, 4, ref=TEXT), ord("n"))
-        a.j(NE, bad)
-        a.jmp(known)
-        a.place(active)
-        a.cmp(mem32(RDI, ref=TEXT), four(b"acti"))
-        a.j(NE, bad)
-        a.cmp(mem32(RDI, 2, ref=TEXT), four(b"tive"))
-        a.j(NE, bad)
-    _numbers(a, len(_PLAN_NUMBERS), bad)
-    for name, least, most in (
-        ("total", 1, TOTAL_MAX),
-        ("max_concurrency", 1, PERMITS_MAX),
-        ("duration_ms", DURATION_MIN_MS, DURATION_MAX_MS),
-        ("slots", 1, FLEET_SLOTS_MAX),
-    ):  # fmt: skip - four bounds, unrolled
-        a.mov(EAX, number[name])
-        _within(a, least, most, bad)
-
-    # Ranges in ascending order, so that no shard is in two of them.
-    shards = PlanRange.at(RDI)
-    a.lea(RDI, plan.ranges.address)
-    a.xor(covered, covered)
-    a.xor(R12D, R12D)
-    with a.loop() as ranges:
-        a.mov(EDX, PLUS)
-        small_take(a, bad)
-        a.cmp(EAX, covered)
-        a.j(B, bad)
-        a.mov(shards.start, EAX)
-        a.mov(EDX, SPACE)
-        small_take(a, bad)
-        a.mov(shards.count, EAX)
-        _within(a, 1, FLEET_SHARDS_MAX, bad)
-        a.mov(covered, shards.start)
-        a.mov(ECX, covered)
-        a.add(RCX, RAX)
-        a.mov(covered, ECX)
-        a.mov(EAX, number["total"])
-        a.cmp(RCX, RAX)
-        a.j(A, bad)
-        a.add(RDI, PlanRange.SIZE)
-        a.inc(R12D)
-        a.cmp(R12D, number["slots"])
-        a.again(B, ranges)
-    a.cmp(RSI, R8)
-    a.j(NE, bad)
-    for name in _PLAN_NUMBERS:  # unrolled: five numbers
-        a.mov(EAX, number[name])
-        a.mov(getattr(plan, name), EAX)
-    a.mov(plan.mode, mode)
     a.clc()
     a.ret()
     a.place(bad)
@@ -464,7 +296,7 @@ def budget_record(a: Asm, text: Reg64, size: Reg32, budget: BudgetView) -> None:
     budget, bad = BudgetView.at(R13), a.label("bad")
     a.mov(R13, RDX)
     format_take(a, text, size, bad)
-    _numbers(a, 2, bad)
+    numbers_take(a, 2, bad)
     a.call(word_take)
     a.j(C, bad)
     a.cmp(ECX, NAME_MAX)

@@ -99,13 +99,17 @@ def digits_take(a: Asm, text: Reg64, end: Reg64) -> None:
     a.ret()
 
 
-def _end_token(a: Asm, text: Reg64, end: Reg64, bad: Label) -> None:
-    """Pass the separator DL behind a token, which another token has to follow; CF = 0."""
+def _end_token(a: Asm, text: Reg64, end: Reg64, bad: Label, *, found: bool = False) -> None:
+    """Pass the separator DL behind a token, which another token has to follow; CF = 0.
+
+    A separator that was `found` already is not looked at again.
+    """
     with a.block() as last:
         a.cmp(text, end)
         a.leave(E, last)
-        a.cmp(mem8(text, ref=TEXT), DL)
-        a.j(NE, bad)
+        if not found:
+            a.cmp(mem8(text, ref=TEXT), DL)
+            a.j(NE, bad)
         a.inc(text)
         a.cmp(text, end)
         a.j(E, bad)
@@ -173,7 +177,7 @@ def word_take(a: Asm, text: Reg64, end: Reg64, separator: Reg32) -> None:
     a.mov(RCX, text)
     a.sub(RCX, RDI)
     a.j(E, bad)
-    _end_token(a, text, end, bad)
+    _end_token(a, text, end, bad, found=True)
     a.ret()
     a.place(bad)
     a.xor(ECX, ECX)

@@ -1,7 +1,8 @@
 """What a delivery of the watch says: which key it is of, and what that key now holds."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.fleet.records import budget_record, lease_record, plan_record, ticket_record
+from firmware.fleet.plan import plan_record
+from firmware.fleet.records import budget_record, lease_record, ticket_record
 from firmware.fleet.tokens import DOT, TEXT, number_take, text_differs
 from firmware.layouts.bus import BUS, BUS_IN, Bus, BusMessage
 from firmware.layouts.fleet import (

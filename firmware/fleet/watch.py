@@ -5,7 +5,7 @@ watch, and all that it showed is forgotten. Only what a gap-free watch shows is 
 """
 
 from firmware.abi import CALLER_SAVED
-from firmware.fleet.held import held_judge_all, held_seen
+from firmware.fleet.judge import held_judge_all, held_seen
 from firmware.fleet.orders import move_put, node_put
 from firmware.fleet.ticket import ticket_seen
 from firmware.fleet.tokens import ERROR, ack_take, key_find, key_number

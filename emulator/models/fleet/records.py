@@ -9,15 +9,11 @@ from firmware.layouts.bus import BUS, FLEET_SHARDS_MAX
 from firmware.layouts.fleet import (
     DURATION_MAX_MS,
     DURATION_MIN_MS,
-    FLEET_SLOTS_MAX,
     BudgetView,
     Holder,
-    PlanMode,
-    PlanView,
     SlotState,
     SlotView,
 )
-from firmware.layouts.permit import PERMITS_MAX
 from firmware.layouts.plan import TOTAL_MAX
 
 NAME = re.compile(rb"[A-Za-z0-9_-]{1,32}")
@@ -102,7 +98,8 @@ def holder_take(w: World, text: int, end: int, separator: int) -> tuple[int, Any
     return 0, Holder.MINE, SPACE, after
 
 
-def _fits(start: int, count: int, total: int) -> bool:
+def fits(start: int, count: int, total: int) -> bool:
+    """Tell whether a range lies within a total, and has no more shards than a node has rows."""
     return 1 <= count <= FLEET_SHARDS_MAX and 1 <= total <= TOTAL_MAX and start + count <= total
 
 
@@ -126,54 +123,12 @@ def lease_record(w: World, text: int, size: int, view: int) -> int:
     else:
         known = DURATION_MIN_MS <= numbers["duration_ms"] <= DURATION_MAX_MS
         good = holder != Holder.NOBODY and known
-    if not good or not _fits(numbers["start"], numbers["count"], numbers["total"]):
+    if not good or not fits(numbers["start"], numbers["count"], numbers["total"]):
         return 1
     for name, number in numbers.items():
         setattr(slot, name, number)
     slot.state = SlotState.HELD if word == b"held" else SlotState.FREE
     slot.mine = int(holder == Holder.MINE)
-    return 0
-
-
-@model
-def plan_record(w: World, text: int, size: int, plan: int) -> int:
-    """Seven tokens, then as many ranges as the last of them says."""
-    view, value = w.view(PlanView, plan), Text(w, text, size)
-    view.mode = PlanMode.UNKNOWN
-    if not value.starts():
-        return 1
-    mode = {b"active": PlanMode.ACTIVE, b"drain": PlanMode.DRAIN}.get(value.word())
-    if mode is None:
-        return 1
-    names = ("epoch", "total", "max_concurrency", "duration_ms", "slots")
-    numbers = {name: value.number() for name in names}
-    total = numbers["total"]
-    if not value.fine() or not 1 <= total <= TOTAL_MAX:
-        return 1
-    if not 1 <= numbers["max_concurrency"] <= PERMITS_MAX:
-        return 1
-    if not DURATION_MIN_MS <= numbers["duration_ms"] <= DURATION_MAX_MS:
-        return 1
-    if not 1 <= numbers["slots"] <= FLEET_SLOTS_MAX:
-        return 1
-    covered = 0
-    for n in range(numbers["slots"]):
-        start = value.number(PLUS)
-        if not value.fine() or start < covered:
-            return 1
-        view.ranges[n].start = start
-        count = value.number()
-        if not value.fine():
-            return 1
-        view.ranges[n].count = count
-        if not _fits(start, count, total):
-            return 1
-        covered = start + count
-    if not value.whole:
-        return 1
-    for name, number in numbers.items():
-        setattr(view, name, number)
-    view.mode = mode
     return 0
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from emulator.effects import World, model
-from emulator.models.fleet.records import budget_record, lease_record, plan_record, ticket_record
+from emulator.models.fleet.plan import plan_record
+from emulator.models.fleet.records import budget_record, lease_record, ticket_record
 from emulator.models.fleet.tokens import number_take, text_differs
 from emulator.models.log import log_write
 from firmware.layouts.bus import BUS, BUS_IN

@@ -1,7 +1,7 @@
 """The watch."""
 
 from emulator.effects import World, model
-from emulator.models.fleet.held import held_judge_all, held_seen
+from emulator.models.fleet.judge import held_judge_all, held_seen
 from emulator.models.fleet.orders import move_put, node_put
 from emulator.models.fleet.ticket import ticket_seen
 from emulator.models.fleet.tokens import ack_take, key_find, key_number

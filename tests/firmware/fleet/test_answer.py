@@ -95,6 +95,13 @@ def test_lease_answered_a_release_is_confirmed():
     assert held.phase == HeldPhase.NONE
 
 
+def test_lease_answered_a_renewal_that_a_release_overtook_is_still_a_grant():
+    held = hold(1, HeldPhase.RELEASING, release_inbox=8)
+    set_fields(held.ops[3], op=5, inbox=9, sent_at=NOW - 3)
+    assert answered(GRANT) == 0
+    assert (held.phase, held.revision) == (HeldPhase.RELEASING, 8)
+
+
 @pytest.mark.parametrize("phase", [HeldPhase.NONE, HeldPhase.GONE])
 def test_lease_answered_of_an_entry_that_is_over_is_nobodys(phase):
     held = hold(1, phase, release_inbox=9)

@@ -223,6 +223,13 @@ def test_clocks_compare_begins_anew_after_its_window_and_after_a_step_back():
     assert (fleet.rtc_second, held.phase) == (UNIX + 7, HeldPhase.RUNNING)
 
 
+def test_clocks_compare_takes_its_first_state_even_in_the_second_that_it_knows():
+    _, fleet = base()
+    fleet.rtc_second = 0
+    compare(0, 0)
+    assert fleet.rtc_second == UNIX
+
+
 def test_clocks_compare_of_the_same_second_costs_one_register():
     base()
     assert compare(0, 100).looks == 1

@@ -4,17 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.fleet.held import (
-    held_find,
-    held_grant,
-    held_judge,
-    held_judge_all,
-    held_seen,
-    held_stop,
-    lease_mirror,
-    op_find,
-    plan_differs,
-)
+from firmware.fleet.held import held_find, held_grant, held_stop, lease_mirror, op_find
+from firmware.fleet.judge import held_judge, held_judge_all, held_seen, plan_differs
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_ASKED,

@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.fleet.records import (
-    budget_record,
-    holder_take,
-    lease_record,
-    plan_record,
-    ticket_record,
-)
+from firmware.fleet.plan import plan_record
+from firmware.fleet.records import budget_record, holder_take, lease_record, ticket_record
 from firmware.layouts.bus import BUS
 from firmware.layouts.fleet import (
     BudgetView,
@@ -207,6 +202,7 @@ def test_plan_record_of_as_many_slots_as_fit():
         (b" 12+4", b" 4294967295+4", False),
         (b" 12+4", b" 4294967296+4", False),
         (b" 12+4", b" 12+4294967295", False),
+        (b" 12+4", b" 12+4294967296", False),
     ],
 )
 def test_plan_record_bounds(old, new, good):
@@ -232,7 +228,17 @@ def test_ticket_record():
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"1", b"1 ", b"2 - - 0 0", b"1 - -", b"1 - - 0", b"1 - - 0 0 0", b"1 - - 0 4294967296"],
+    [
+        b"",
+        b"1",
+        b"1 ",
+        b"2 - - 0 0",
+        b"1 - -",
+        b"1 - - 0",
+        b"1 - - 0 0 0",
+        b"1 - - 0 4294967296",
+        b"1 - - 4294967296 0",
+    ],
 )
 def test_ticket_record_refuses(text):
     assert ticket(text) is None
@@ -253,6 +259,7 @@ def test_budget_record():
     [
         b"", b"1", b"2 1 1 - 0", b"1 2 1 - 0", b"1 1 4294967296 - 0", b"1 1 1 - ", b"1 1 1 a.b 0",
         b"1 1 1 " + b"n" * 33 + b" 0", b"1 1 1 - 0 0", b"1 1 1 - x", b"1 1 1  0",
+        b"1 1 1 - 4294967296",
     ],
 )  # fmt: skip
 def test_budget_record_refuses(text):

@@ -190,6 +190,22 @@ def test_ticket_take_of_a_turn_that_another_shard_let_pass(late, mine):
     assert found.phase == TicketPhase.NONE
 
 
+def test_ticket_take_decides_once_for_a_record():
+    found = ready(ask_at=0)
+    assert not take()
+    assert NOW < found.ask_at < NOW + 18 * MS
+    due = found.ask_at
+    take()
+    assert found.ask_at == due
+
+
+def test_ticket_spend_without_a_plan_spends_nothing():
+    found = ready(phase=TicketPhase.MINE)
+    LAB.g(FLEET_VIEW).plan.mode = PlanMode.UNKNOWN
+    LAB.call(ticket_spend, shard=BENCH.shards[1])
+    assert (found.phase, found.paid) == (TicketPhase.MINE, 1)
+
+
 def test_ticket_take_decides_anew_for_a_new_record():
     found = ready(revision=21, ask_at=NOW - 1)
     assert not take()

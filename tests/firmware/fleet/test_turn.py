@@ -18,10 +18,14 @@ from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_ASKED,
+    FLEET_BUDGET,
+    FLEET_TICKETS,
     FLEET_VIEW,
     FleetKind,
     HeldPhase,
     PlanMode,
+    Ticket,
+    TicketPhase,
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
@@ -166,6 +170,16 @@ def test_fleet_next_takes_an_answer_to_an_operation():
     message(b"_I.n7.3fa2c1d0.c.x", 1, b'{"stream":"KV_shardfw","seq":11}')
     assert following() == FleetKind.NONE
     assert (held.phase, held.revision) == (HeldPhase.HELD, 11)
+
+
+def test_fleet_next_takes_answers_of_tickets_and_of_the_budget():
+    ticket = LAB.view(Ticket, LAB.image.address(FLEET_TICKETS))
+    set_fields(ticket, phase=TicketPhase.ASKED, inbox=7)
+    set_fields(LAB.g(FLEET_BUDGET), sent_at=NOW, inbox=8, key=0)
+    message(b"_I.n7.3fa2c1d0.c.7", 1, b'{"stream":"KV_shardfw","seq":11}')
+    message(b"_I.n7.3fa2c1d0.c.8", 1, b'{"stream":"KV_shardfw","seq":12}')
+    assert following() == FleetKind.NONE
+    assert (ticket.phase, ticket.paid) == (TicketPhase.MINE, 1)
 
 
 def test_watch_open_sends_the_subscription_and_the_request():

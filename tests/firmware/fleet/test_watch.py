@@ -199,6 +199,7 @@ def test_watch_answered_a_refusal_is_tried_again_after_half_a_second(body, statu
     take_in_hand(LAB, body, status=status)
     LAB.call(watch_answered)
     assert ended() == FLEET_REFUSED.code | status
+    assert fleet.move == bool(status)
     assert fleet.resync_at == NOW + 500 * MS
 
 
@@ -224,6 +225,14 @@ def test_watch_check_of_a_lively_watch_wants_nothing():
     fleet.heard_at -= 1
     fleet.resync_at = NOW
     assert (check(), ended()) == (1, FLEET_SILENT.code)
+
+
+@pytest.mark.parametrize(("inbox", "move"), [(0, 0), (7, 1)])
+def test_watch_check_leaves_a_server_that_never_answered(inbox, move):
+    fleet = LAB.g(FLEET)
+    fleet.heard_at, fleet.watch_inbox = NOW - 2_501 * MS, inbox
+    check()
+    assert (ended(), fleet.move) == (FLEET_SILENT.code, move)
 
 
 @pytest.mark.parametrize(("late", "due"), [(-1, 0), (0, 1), (1, 1)])
