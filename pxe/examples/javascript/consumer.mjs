@@ -49,15 +49,14 @@ function eventOf(message) {
 
 class Shard {
   began = new Map(); // generation to the place of its first event
-  last; // the event that stands last in the stream
+  last; // the newest event of the newest session
 
-  // Whether a former owner published it after the next one had begun. One that goes on the session
-  // of the new owner counts: the new owner's copy of it has the same Msg-Id, so the stream drops
-  // whichever of both comes second.
+  // Whether a former owner published it after the next one had begun. One of the session that the
+  // new owner goes on with counts: the new owner's copy of it has the same Msg-Id, so the stream
+  // drops whichever of both comes second.
   isStale(event) {
     const late = [...this.began].some(([g, at]) => g > event.generation && at < event.place);
-    const goesOn = this.last?.session === event.session && this.last.sequence < event.sequence;
-    return late && !goesOn;
+    return late && this.last?.session !== event.session;
   }
 
   // Says what may be missing before an event, and remembers the event.
@@ -65,6 +64,8 @@ class Shard {
     const last = this.last;
     if (last && event.place < last.place) return []; // delivered a second time, behind newer ones
     if (!this.began.has(event.generation)) this.began.set(event.generation, event.place);
+    const fills = last?.session === event.session && event.sequence < last.sequence;
+    if (fills) return []; // the stream had refused it at first
     this.last = event;
     const { shard } = event;
     if (last?.session !== event.session) {

@@ -78,7 +78,7 @@ class Shard:
 
     Attributes:
         began: Generation to the place of its first event.
-        last: The event that stands last in the stream.
+        last: The newest event of the newest session.
     """
 
     began: dict[int, int] = field(default_factory=dict)
@@ -87,13 +87,11 @@ class Shard:
     def is_stale(self, event: Event) -> bool:
         """Return whether a former owner published it after the next one had begun.
 
-        One that goes on the session of the new owner counts: the new owner's copy of it has the
-        same Msg-Id, so the stream drops whichever of both comes second.
+        One of the session that the new owner goes on with counts: the new owner's copy of it has
+        the same Msg-Id, so the stream drops whichever of both comes second.
         """
         late = any(g > event.generation and at < event.place for g, at in self.began.items())
-        last = self.last
-        goes_on = last and last.session == event.session and last.sequence < event.sequence
-        return late and not goes_on
+        return late and not (self.last and self.last.session == event.session)
 
     def notices(self, event: Event) -> Iterator[dict[str, Any]]:
         """Say what may be missing before an event, and remember the event."""
@@ -101,6 +99,8 @@ class Shard:
         if last is not None and event.place < last.place:
             return  # delivered a second time, behind newer ones
         self.began.setdefault(event.generation, event.place)
+        if last and last.session == event.session and event.sequence < last.sequence:
+            return  # it fills a hole: the stream had refused it at first
         self.last = event
         if last is None or last.session != event.session:
             if last is not None or event.type == "READY":

@@ -126,6 +126,24 @@ def test_what_a_former_owner_said_last_of_the_same_session_is_not_lost(language)
     assert seen(asyncio.run(main())) == [(1, 1), (2, 2), (3, 1), (4, 2)]
 
 
+def test_what_the_stream_took_late_is_read_late_whoever_published_it(language):
+    """Without a leader it refuses some of what is published at once, and takes what follows."""
+
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1)
+            await publish(client, 2, g=2)
+            await publish(client, 5, g=2)
+            await publish(client, 3)
+            await publish(client, 4, g=2)
+            await publish(client, 6, g=2)
+            return await consume(language, server.url, BOT, 6)
+
+    assert seen(asyncio.run(main())) == [
+        (1, 1), (2, 2), ("GAP", 3, 4), (5, 2), (3, 1), (4, 2), (6, 2),
+    ]  # fmt: skip
+
+
 def test_a_command_is_answered_refused_or_without_an_owner(language):
     async def main():
         async with fleet() as (server, client):
