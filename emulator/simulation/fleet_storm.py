@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 STORM_S = 120
 CALM_S = 300
+REST_S = 60
+"""Until the stream has acknowledged the last event: given up after 10 s, resumed, published again."""
 RATE = 4
 """Dispatches a second over all shards."""
 RATE_MOST_PPM = 9_900
 """Clocks are within one part in a hundred of the truth (decision 19)."""
 TSC_MOST_NS = 1 << 50
+RESUMED_ADVANCES_SHARE = 0.7
+"""Services whose RESUMED has a sequence of its own."""
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -59,6 +63,7 @@ def fleet_storm(trial: Trial, *, seconds: int = STORM_S) -> LeasedFleet:
         shape,
         load=LoadOptions(rate=RATE),
         heartbeat_interval_ms=rng.choice((5_000, 20_000, 41_250)),
+        resumed_advances=random.Random(trial.seed).random() < RESUMED_ADVANCES_SHARE,
     )
     for station in fleet.stations:
         if rng.random() < 0.5:
@@ -78,6 +83,8 @@ def fleet_storm(trial: Trial, *, seconds: int = STORM_S) -> LeasedFleet:
     fleet.run(seconds)
     calm(fleet)
     fleet.until_owned(CALM_S)
+    fleet.world.run_until(fleet.published, within_ns=REST_S * NS_PER_S)
+    fleet.judge_events()
     return fleet
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
+from emulator.simulation.event_reader import EventReader
 from emulator.simulation.fleet import Station
 from emulator.simulation.fleet_facts import FleetFacts
 from emulator.simulation.fleet_records import PlanRecord, cut
@@ -127,7 +128,8 @@ class Member(Station):
 
     def power_on(self) -> None:
         """Boot the node anew; nothing of its memory is left."""
-        self.ports, self.identifies = {}, {}
+        if not self.attachment.powered:
+            self.ports, self.identifies = {}, {}
         super().power_on()
 
     @property
@@ -152,7 +154,7 @@ class LeasedFleet:
         facts: of all nodes; shards, keys, provider, mac and fleet are
             the fleet's own.
         watch: judge every store into a workspace.
-        spacing_ns: between two Identifies of one key, whichever nodes send them; 0 is not judged.
+        spacing_ns: least time between two Identifies of one key, whichever nodes send them.
         options: settings of the gateway.
     """
 
@@ -163,7 +165,7 @@ class LeasedFleet:
         *,
         facts: NodeFacts | None = None,
         watch: bool = False,
-        spacing_ns: int = 0,
+        spacing_ns: int = SPACING_NS,
         **options: Any,  # noqa: ANN401 - those of GatewayOptions
     ) -> None:
         self.shape = shape = shape or Shape()
@@ -190,6 +192,8 @@ class LeasedFleet:
             self.internet.dns.add(f"n{number}.test", address)
         self.operator = Operator(self.nats.cluster, BOT, shape.plan())
         self.ownership = Ownership(self.operator.stream, BOT, self.world.events)
+        events = self.nats.cluster.streams["SHARDFW_EV"]
+        self.events = EventReader(self.gateway.shared, events)
         self._identified: dict[int, int] = {}
         self.stations = [self._member(number, facts, watch=watch) for number in range(shape.nodes)]
         self.world.actions |= plan_actions(self.nats.cluster) | self._actions()
@@ -308,6 +312,28 @@ class LeasedFleet:
             if not good or good[0].sequence != stats.sequence:
                 return False
         return True
+
+    def published(self) -> bool:
+        """Say whether a reader has everything of the sessions that go on."""
+        newest = {shard: self._newest(shard) for shard in range(self.shape.total)}
+        return self.events.complete({n: (s.id, s.sequence) for n, s in newest.items()})
+
+    def judge_events(self) -> None:
+        """Judge what was published, at rest.
+
+        Raises:
+            InvariantError: an event is missing or doubled for a reader.
+        """
+        saved: dict[str, int] = {}
+        for message in self.operator.stream.log:
+            if message.subject.startswith(f"$KV.shardfw.{BOT}.sess."):
+                _, _, _, sequence, session, _ = message.body.decode().split(" ")
+                saved[session] = max(saved.get(session, 0), int(sequence))
+        lives = {self._newest(shard).id for shard in range(self.shape.total)}
+        self.events.judge(lives, saved)
+
+    def _newest(self, shard: int) -> Any:  # noqa: ANN401 - Session, whose package has no stubs here
+        return self.gateway.core.roster.of_shard(shard)[-1]
 
     def until_owned(self, within_s: float = 120) -> None:
         """Run until every shard is."""

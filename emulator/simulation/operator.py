@@ -106,13 +106,19 @@ class Operator:
         return True
 
     def _begin(self, new: PlanRecord) -> None:
+        known = {slot: self._lease(slot) for slot in range(len(self.plan.ranges))}
+        # Shards change slots, so generations go on from the highest.
+        highest = max(record.generation for record in known.values())
         for slot, (start, count) in enumerate(new.ranges):
-            seq = self.stream.last_of(f"{self._prefix}lease.{slot}")
-            old = LeaseRecord.parse(self.stream.log[seq - 1].body) if seq else LeaseRecord()
+            old = replace(known.get(slot) or self._lease(slot), generation=highest)
             self._put(f"lease.{slot}", str(old.freed(new.epoch, start, count, new.total)))
         self._put("plan", str(new))
         self.plan = new
         self._replanning = False
+
+    def _lease(self, slot: int) -> LeaseRecord:
+        seq = self.stream.last_of(f"{self._prefix}lease.{slot}")
+        return LeaseRecord.parse(self.stream.log[seq - 1].body) if seq else LeaseRecord()
 
     def _put(self, key: str, value: str) -> None:
         leader = self.cluster.leaders["KV_shardfw"]

@@ -148,7 +148,10 @@ class Ownership:
         self.grants[slot] = Grant(record, message.seq, lawful)
 
     def _check_freed(self, slot: int, before: Grant | None, record: LeaseRecord) -> None:
-        if before is not None and record.generation != before.record.generation:
+        if before is None or record.generation == before.record.generation:
+            return
+        # A new plan goes on from the highest generation of all slots.
+        if record.epoch <= before.record.epoch or record.generation < before.record.generation:
             raise InvariantError(
                 f"rule 'generations grow': slot {slot}: {record} after {before.record}"
             )

@@ -53,6 +53,9 @@ def test_a_node_without_power_is_taken_over_and_its_sessions_go_on():
     ]
     for shard in lost:
         assert names(fleet, shard)[-2:] == ["resume", "resumed"]
+    fleet.world.run_until(fleet.published)
+    fleet.judge_events()
+    assert fleet.events.repeated == 0
     assert {shard for shard, _ in fleet.ownership.handovers} == set(lost)
 
 
@@ -99,7 +102,7 @@ def test_a_stranger_who_speaks_is_found():
 
 
 def test_two_identifies_of_a_key_are_found():
-    fleet = LeasedFleet(6, Shape(max_concurrency=1), spacing_ns=SPACING_NS)
+    fleet = LeasedFleet(6, Shape(max_concurrency=1))
     fleet.identified(3)
     fleet.world.run_for(SPACING_NS - 1)
     with pytest.raises(InvariantError, match=r"rule 'identify spacing': shard 5 .* of key 0"):
