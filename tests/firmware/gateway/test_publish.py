@@ -127,7 +127,7 @@ def test_resumed_is_published_too(c):
     c.hello()
     c.dispatch("A", 42)
     c.dispatch("RESUMED", 43)
-    assert [name for name, _ in c.published()] == ["A", "RESUMED"]
+    assert [name for name, _ in c.published()] == ["A", "RESUMED", "SHARDFW_RESUMED"]
     assert (c.shard.sequence, c.gateway.seq_acked) == (43, 41)
 
 

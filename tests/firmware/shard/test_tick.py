@@ -364,6 +364,19 @@ def test_tick_reads_the_stream_from_its_upgrade_on(phase):
     assert context.evidence.end == (End.PROTOCOL if read else End.NONE)
 
 
+def test_tick_ready_shard_waits_for_its_next_heartbeat():
+    node = Node()
+    context = node.shards[0]
+    context.state, context.gateway.state = ShardState.READY, GatewayState.READY
+    context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
+    context.websocket.state = WsState.OPEN
+    beat = START + 41_250 * MS
+    context.gateway.heartbeat_interval_ms, context.gateway.hb_next = 41_250, beat
+    assert node.tick() == beat
+    assert (context.state, context.failure) == (ShardState.READY, 0)
+    assert (node.bench.sent(), node.lines()) == ([], [])
+
+
 @pytest.mark.parametrize("layer", ["tcp", "tls"])
 def test_tick_failed_transport_enters_backoff(layer):
     node = Node()
