@@ -5,6 +5,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.interrupts import hear_interrupts
+
+# Many tests end a program as Ctrl-C does.
+hear_interrupts()
+
 # One seed per test: `make test` says the same here and in CI. `make explore` draws new examples.
 settings.register_profile(
     "fixed",

@@ -59,11 +59,6 @@ def overlaps(*nodes):
     ]
 
 
-def hear_interrupts():
-    """Let a child hear SIGINT though whoever runs the tests in the background does not."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 class TestInit:
     def test_streams_and_records_are_those_of_a_fleet_and_made_once(self):
         async def scenario(server):
@@ -251,7 +246,7 @@ class TestNodes:
             words = ["status", "--bot", BOT, "--server", server.url, "--watch", "--json"]
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", SHARDFW, "fleet", *words,
-                cwd=ROOT, stdout=asyncio.subprocess.PIPE, preexec_fn=hear_interrupts,
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             assert process.stdout is not None
             seen = [json.loads(await process.stdout.readline())]
