@@ -68,6 +68,7 @@ class GatewayStats:
         open_connections: Connections open now.
         refused: Connections that ended before they had a session, by close code.
         identify_gate_refusals: Identifies that broke the gate.
+        overlaps: Times in which two connections spoke for one shard; see the ownership module.
         session_starts_left: Identifies left in the present 24 hours.
     """
 
@@ -76,6 +77,7 @@ class GatewayStats:
     open_connections: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     identify_gate_refusals: int = 0
+    overlaps: int = 0
     session_starts_left: int = 0
 
     def total(self, name: str) -> int:

@@ -29,6 +29,7 @@ class Connection:
         number: Counts from 1 in the order of opening.
         host: What the client dialled (its Host header), for READY's resume URL.
         address: The client's IP address, or empty when the driver does not know it.
+        peer: Address and port of the client, or empty when the driver does not know them.
         shard: Shard id from Identify or Resume on, at a door from the connect on; else None.
         session: The session that it carries, or None.
         closing: Whether Close or Abort has been asked for; later input is ignored.
@@ -38,11 +39,18 @@ class Connection:
     """
 
     def __init__(
-        self, gateway: "Gateway", number: int, host: str, address: str, shard: int | None = None
+        self,
+        gateway: "Gateway",
+        number: int,
+        host: str,
+        address: str,
+        shard: int | None = None,
+        peer: str = "",
     ) -> None:
         self.number = number
         self.host = host
         self.address = address
+        self.peer = peer
         self.shard = shard
         self.session: Session | None = None
         self.closing = False
@@ -79,6 +87,7 @@ class Connection:
 
     def feed(self, payload: str | bytes) -> None:
         """Take one message of the client; the actions stay queued."""
+        self._gateway.heard(self)
         if self.stalled:
             self._inbox.append(payload)
         elif not self.closing:

@@ -31,6 +31,7 @@ from pxe.gateway.gate import AddressGate, IdentifyGate
 from pxe.gateway.handshake import Identify, Refusal, check_identify, check_resume
 from pxe.gateway.load import LoadGenerator, LoadOptions
 from pxe.gateway.options import GatewayOptions
+from pxe.gateway.ownership import OwnershipRecord
 from pxe.gateway.protocol import SESSION_ENDING_CLIENT_CODES, Opcode
 from pxe.gateway.roster import Roster
 from pxe.gateway.script import Script
@@ -49,6 +50,7 @@ class Gateway(Controls):
         envelopes: Writes messages.
         roster: Sessions and their accounts.
         gate: Paces Identify by key and day.
+        ownership: Which connection spoke for which shard, and when.
         doors: Resume URLs.
         address_gate: Paces handshakes by address instead, or None.
         observer: Called for every event, or None.
@@ -79,6 +81,7 @@ class Gateway(Controls):
         self.url_scheme = url_scheme
         rng = rng or Random(options.seed)
         self.roster = Roster(options, rng, self.envelopes)
+        self.ownership = OwnershipRecord(self.clock)
         self.gate = IdentifyGate(options)
         self.doors = Doors(options, url_scheme)
         limit = profile.address_limit
@@ -105,6 +108,7 @@ class Gateway(Controls):
         user_agent: str | None,
         host: str,
         address: str = "",
+        peer: str = "",
         door: int | None = None,
     ) -> Connection:
         """Take a new connection right after its upgrade.
@@ -114,10 +118,11 @@ class Gateway(Controls):
             user_agent: The User-Agent header, or None.
             host: The Host header; READY's resume URL is made of it.
             address: The client's IP address, by which some profiles limit handshakes.
+            peer: Address and port of the client, for the record of who spoke for a shard.
             door: The shard at whose door the client came, or None.
         """
         self._connection_count += 1
-        connection = Connection(self, self._connection_count, host, address, door)
+        connection = Connection(self, self._connection_count, host, address, door, peer)
         self.connections[connection.number] = connection
         self.tell("connect", connection, target=target)
         connection.start(target, user_agent)
@@ -198,6 +203,7 @@ class Gateway(Controls):
             open_connections=len(self.connections),
             refused=self._refused.copy(),
             identify_gate_refusals=self.gate.refusals,
+            overlaps=len(self.ownership.overlaps),
             session_starts_left=self.gate.starts_left(self.clock.now_ms()),
         )
 
@@ -226,6 +232,11 @@ class Gateway(Controls):
         for step in steps:
             self.act(connection, step)
         return any(step.instead for step in steps)
+
+    def heard(self, connection: Connection) -> None:
+        """Note that a client's message was received, whatever comes of it."""
+        for overlap in self.ownership.heard(connection):
+            self.tell("overlap", connection, newer=overlap.newer)
 
     def beat(self, connection: Connection, sequence: int | None) -> bool:
         """Count a heartbeat and say whether to acknowledge it.
@@ -282,6 +293,7 @@ class Gateway(Controls):
     def forget(self, connection: Connection) -> None:
         """Drop a connection whose transport is gone."""
         self.connections.pop(connection.number, None)
+        self.ownership.forget(connection)
         self._dirty.pop(connection.number, None)
 
     def publish(self, session: Session, event: str, body: str) -> int:
@@ -307,6 +319,7 @@ class Gateway(Controls):
             connection.close(asked.code, asked.reason)
             return
         connection.shard = asked.shard
+        self.ownership.begin(connection)
         now = self.clock.now_ms()
         self.tell("identify", connection, intents=asked.intents)
         if self._is_dropped(connection, now):
@@ -364,6 +377,7 @@ class Gateway(Controls):
             return
         session = self.roster.find(asked.session_id)
         connection.shard = session.shard if session else None
+        self.ownership.begin(connection)
         self.tell("resume", connection, session=asked.session_id, seq=asked.sequence)
         if self._is_dropped(connection, self.clock.now_ms()):
             return
@@ -406,6 +420,7 @@ class Gateway(Controls):
         if connection.shard is not None:
             closes = self.roster.stats[connection.shard].closes
         closes[how] += 1
+        self.ownership.end(connection)
         self.script.forget(connection)
         session = connection.session
         if session is not None:

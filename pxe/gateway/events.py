@@ -11,7 +11,7 @@ class GatewayEvent:
     Attributes:
         at_ms: Time of the gateway's clock.
         name: connect, identify, resume, ready, resumed, command, invalid_session, reconnect,
-            close, abort, stall, release, closed, lost, expire, script.
+            close, abort, stall, release, closed, lost, expire, script, overlap.
         connection: Number of the connection, or None.
         shard: Shard id once it is known, or None.
         fields: Further values.

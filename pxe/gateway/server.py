@@ -266,6 +266,7 @@ class GatewayServer:
             user_agent=request.headers.get("User-Agent"),
             host=request.headers.get("Host", ""),
             address=str(websocket.remote_address[0]),
+            peer="{}:{}".format(*websocket.remote_address),
             door=self._door_of(websocket),
         )
         outlet = _Outlet(websocket, connection)
