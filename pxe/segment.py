@@ -5,6 +5,7 @@ Nothing outside the namespace changes, and removing the namespace removes all of
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -18,6 +19,7 @@ from pxe.process import NodeError
 from pxe.qemu import TapNet, require_program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 BRIDGE = "br0"
@@ -60,24 +62,24 @@ class Segment:
             raise NodeError(
                 "a bridge in a network namespace needs root. Use UserNet, or run as root"
             )
-        self._ip("netns", "add", self.name)
+        self.ip("netns", "add", self.name)
         try:
             self._fill()
         except BaseException:
-            self._ip("netns", "delete", self.name)
+            self.ip("netns", "delete", self.name)
             raise
         return self
 
     def _fill(self) -> None:
         inside = ("-n", self.name)
-        self._ip(*inside, "link", "set", "lo", "up")
-        self._ip(*inside, "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
-        self._ip(*inside, "address", "add", f"{HOST_ADDRESS}/{PREFIX_LENGTH}", "dev", BRIDGE)
-        self._ip(*inside, "address", "add", HOST_ADDRESS_V6, "dev", BRIDGE, "nodad")
+        self.ip(*inside, "link", "set", "lo", "up")
+        self.ip(*inside, "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+        self.ip(*inside, "address", "add", f"{HOST_ADDRESS}/{PREFIX_LENGTH}", "dev", BRIDGE)
+        self.ip(*inside, "address", "add", HOST_ADDRESS_V6, "dev", BRIDGE, "nodad")
         for tap in self.taps:
-            self._ip(*inside, "tuntap", "add", tap.ifname, "mode", "tap")
-            self._ip(*inside, "link", "set", tap.ifname, "master", BRIDGE, "up")
-        self._ip(*inside, "link", "set", BRIDGE, "up")
+            self.ip(*inside, "tuntap", "add", tap.ifname, "mode", "tap")
+            self.ip(*inside, "link", "set", tap.ifname, "master", BRIDGE, "up")
+        self.ip(*inside, "link", "set", BRIDGE, "up")
 
     def __exit__(
         self,
@@ -86,14 +88,40 @@ class Segment:
         trace: TracebackType | None,
     ) -> None:
         """Remove the namespace and with it everything inside."""
-        self._ip("netns", "delete", self.name)
+        self.ip("netns", "delete", self.name)
 
     @staticmethod
-    def _ip(*arguments: str) -> None:
+    def ip(*arguments: str) -> None:
+        """Run `ip`.
+
+        Raises:
+            NodeError: it refused; with its words.
+        """
         command = [require_program("ip", "iproute2"), *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             raise NodeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let this thread, and the threads and processes that it starts, live in the namespace.
+
+        Raises:
+            NodeError: the namespace could not be entered.
+        """
+        with Path("/proc/thread-self/ns/net").open("rb") as outside:
+            try:
+                self._enter()
+            except OSError as error:
+                raise NodeError(f"{self.name} cannot be entered: {error}") from error
+            try:
+                yield
+            finally:
+                _set_namespace(outside.fileno())
+
+    def _enter(self) -> None:
+        with Path("/run/netns", self.name).open("rb") as place:
+            _set_namespace(place.fileno())
 
     def open_socket(self, kind: socket.SocketKind, port: int = 0) -> socket.socket:
         """Return a bound IPv4 socket that lives in the namespace, while the caller stays outside.
@@ -112,8 +140,7 @@ class Segment:
         # A thread has a namespace of its own and takes it to its end; the process keeps the old one.
         def enter() -> None:
             try:
-                with Path("/run/netns", self.name).open("rb") as place:
-                    _set_namespace(place.fileno())
+                self._enter()
                 made = socket.socket(socket.AF_INET, kind)
                 try:
                     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -214,8 +214,10 @@ class TestNatsCluster:
                 info = await stream.add_stream(StreamConfig("S", subjects=["s"], num_replicas=3))
                 ack = await stream.publish("s", b"kept")
                 assert info.cluster is not None
-                leader = next(s for s in cluster.servers if s.name == info.cluster.leader)
+                leader = await cluster.leader_of("S")
+                assert leader.name == info.cluster.leader
                 await leader.end(signal.SIGKILL)
+                assert await cluster.leader_of("S", without=leader) is not leader
                 await cluster.settled()
                 await leader.start()
                 await cluster.settled()
@@ -226,15 +228,15 @@ class TestNatsCluster:
         asyncio.run(scenario())
 
     def test_a_port_that_somebody_took_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import pxe.nats as module
+        import pxe.nats.cluster as module
 
         choose, asked = module.free_ports, []
         somebody = socket.create_server(("127.0.0.1", 0))
 
-        def taken(host: str, count: int) -> list[int]:
+        def taken(count: int) -> list[int]:
             asked.append(count)
             first = [somebody.getsockname()[1]] if len(asked) == 1 else []
-            return (first + choose(host, count))[:count]
+            return (first + choose(count))[:count]
 
         monkeypatch.setattr(module, "free_ports", taken)
 

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from pxe.gateway.certificates import make_chain
-from pxe.nats import NatsOptions, NatsServer, NatsUser, free_ports, node_permissions
+from pxe.nats import NatsOptions, NatsServer, NatsUser, node_permissions
+from pxe.nats.cluster import free_ports
 from tests.support.fleet_cli import BOT, fleet, new_fleet, refused, told
 from toolchain.cli.fleet import command
 from toolchain.cli.fleet.connect import FleetError, Login, connected, is_old_cluster
@@ -31,7 +32,7 @@ def served(work, options=None):
 
 
 def test_no_server_says_how_to_name_one():
-    (port,) = free_ports("127.0.0.1", 1)
+    (port,) = free_ports(1)
     text = refused("status", "--server", f"nats://127.0.0.1:{port}")
     assert text.startswith(f"Error: no NATS server answers at nats://127.0.0.1:{port}: ")
     assert text.endswith(
@@ -171,7 +172,7 @@ def test_a_name_that_is_no_bots_is_refused():
 
 
 def test_a_monitor_that_is_none_is_named():
-    (port,) = free_ports("127.0.0.1", 1)
+    (port,) = free_ports(1)
     (finding,) = judge_sync((f"http://127.0.0.1:{port}",))
     assert finding.level == "bad"
     assert f"http://127.0.0.1:{port} does not tell: " in finding.text

