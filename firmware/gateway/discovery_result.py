@@ -15,6 +15,7 @@ from firmware.layouts.discovery import (
     Discovery,
     DiscoveryState,
 )
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import (
     RESUME_URL_MAX,
@@ -81,6 +82,7 @@ def _value(field: DocumentField) -> Mem32[int]:
 @routine(
     clobbers=[RAX, RCX, RDI],
     reads=[
+        FleetConfig.magic,
         JsonParser.kinds,
         JsonParser.values,
         Permits.reset_after_ms,
@@ -112,6 +114,9 @@ def discovery_limits(a: Asm) -> None:
             a.mov(EAX, _value(field))
             a.mov(target, EAX)
     with a.block() as unsaid:
+        # In a fleet the plan says how many keys there are, to all nodes alike.
+        a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+        a.leave(E, unsaid)
         a.cmp(_kind(DocumentField.MAX_CONCURRENCY), JsonKind.INTEGER)
         a.leave(NE, unsaid)
         a.mov(EAX, _value(DocumentField.MAX_CONCURRENCY))

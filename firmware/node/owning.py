@@ -9,10 +9,20 @@ from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import held_stop, lease_mirror
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, Fleet, HeldPhase, HeldSlot
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_NO_ROWS,
+    FLEET_VIEW,
+    HELD_MAX,
+    Fleet,
+    HeldPhase,
+    HeldSlot,
+    PlanView,
+)
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.plan import MOVES, Leaving, Moves
 from firmware.layouts.shard import Hold, Session, SessionLoad, ShardContext, ShardFlag
 from firmware.log import log, log_write
@@ -43,6 +53,7 @@ from toolchain.asm import (
     RBP,
     RBX,
     RCX,
+    RDI,
     A,
     Asm,
     B,
@@ -137,11 +148,36 @@ def owning_add(a: Asm, held: HeldSlot, number: Reg32, mark: Reg32) -> None:
 
 
 @routine(
+    clobbers=[RAX, RCX, RDI],
+    reads=[PlanView.max_concurrency, Permits.max_concurrency],
+    writes=[Permits.max_concurrency, Permits.owned, Permit],
+    source="firmware/docs/fleet.md#tickets",
+)
+def owning_keys(a: Asm) -> None:
+    """Give the node's own gate as many Identify keys as the plan has."""
+    permits, same = PERMITS.it, a.label("same")
+    a.mov(ECX, FLEET_VIEW.it.plan.max_concurrency)
+    a.test(ECX, ECX)  # 0: the plan cannot be read any more
+    a.j(Z, same)
+    a.cmp(ECX, permits.max_concurrency)
+    a.j(E, same)
+    # Nobody has a permit: under another plan all slots were given back first.
+    a.mov(permits.max_concurrency, ECX)
+    a.xor(EAX, EAX)
+    a.mov(permits.owned, EAX)
+    a.lea(RDI, permits.keys.address)
+    a.mov(ECX, PERMITS_MAX * Permit.SIZE // 8)
+    a.rep_stosq()
+    a.place(same)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBP, HeldSlot, "a slot that runs and has no shard yet"), In(R13D, int, "its mark")],
     clobbers=CALLER_SAVED,
     reads=[HeldSlot.slot, HeldSlot.start, HeldSlot.count, HeldSlot.shards, HeldSlot.hard_stop],
     writes=[HeldSlot.applied, CoreState.slots_due],
-    calls=[owning_add, held_stop, log_write],
+    calls=[owning_keys, owning_add, held_stop, log_write],
     saves=[RBX, R12],
     source="firmware/docs/fleet.md#shards-of-a-slot",
 )
@@ -150,6 +186,7 @@ def owning_start(a: Asm, held: HeldSlot, mark: Reg32) -> None:
     a.mov(RAX, held.hard_stop)
     a.mov(held.applied, RAX)
     a.mov(core.slots_due, 0)
+    a.call(owning_keys)
     a.mov(R12D, held.start)
     with a.loop() as numbers:
         a.mov(EAX, R12D)

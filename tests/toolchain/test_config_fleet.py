@@ -19,6 +19,16 @@ from toolchain.config import ConfigError, NodeConfig, fleet, load_config
 from toolchain.config.nkey import nkey_of, parse_nkey, seed_text
 from toolchain.layout.pack import unpack
 
+FIELDS = [field.name for field in FleetConfig.fields()]
+KEPT_IN = {
+    "password_env": "password",
+    "password_file": "password",
+    "nkey_env": "nkey_seed",
+    "nkey_file": "nkey_seed",
+}
+"""Field of the page, of keys that are called otherwise."""
+IN_ANOTHER_PAGE = "enrol"
+"""It decides whether the page of the configuration holds a token."""
 FLEET = "[fleet]\nbot = 'b1'\nservers = ['nats.lan']\n"
 WSS = "[gateway]\nurl = 'wss://gateway.lan/'\n"
 KEY = bytes(range(32))
@@ -56,6 +66,13 @@ def test_the_bounds_are_those_of_the_page():
     assert fields["user"].size == fields["password"].size == fleet.CREDENTIAL_MAX
     assert unpack(FleetConfig, bytes(FleetConfig.SIZE))["servers"].__len__() == fleet.SERVERS_MAX
     assert HELD_MAX == fleet.HELD_MAX
+
+
+def test_every_field_of_the_page_has_its_key_and_every_key_its_field():
+    told = {"magic"} | {name for name in FIELDS if name.endswith(("_len", "_used"))}
+    assert set(FIELDS) - told == {
+        KEPT_IN.get(key, key) for key in fleet.FleetConfig.model_fields
+    } - {IN_ANOTHER_PAGE} | {"nkey_public"}
 
 
 def test_a_node_without_the_table_has_no_fleet_and_an_empty_page():
@@ -99,7 +116,7 @@ def test_every_key_reaches_the_page(load):
     servers = "['nats-a.lan', 'n2:5', 'nats://n3', 'tls://10.1.2.3:7/']"
     text = (
         f"{WSS}[fleet]\nbot = 'b_1'\nnode = 'n-7'\nservers = {servers}\nauth = 'user'\n"
-        "user = 'ada'\ncap = 8\nhandshake_first = true\npublish = false\n"
+        "user = 'ada'\ncap = 8\nhandshake_first = true\npublish = false\nreserve = 50\n"
     )
     config = load(text, {"SHARDFW_NATS_PASSWORD": "pa55"})
     page = unpack(FleetConfig, fleet_blob(config))
@@ -107,6 +124,7 @@ def test_every_key_reaches_the_page(load):
         assert page[key][: page[f"{key}_len"]] == value
     assert page["auth"] == BusAuth.USER
     assert (page["handshake_first"], page["cap"], page["publish"]) == (1, 8, 0)
+    assert page["reserve"] == 50
     used = page["servers"][: page["servers_used"]]
     assert [(one["host"][: one["host_len"]], one["port"]) for one in used] == [
         (b"nats-a.lan", 4222),
@@ -247,6 +265,15 @@ def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
             "write password_env or password_file",
         ),
         (
+            FLEET + "reserve = -1\n",
+            "4: fleet.reserve: this value is not an integer from 0 to 1000000",
+        ),
+        (
+            FLEET + "[gateway]\nmax_concurrency = 16\n",
+            "5: gateway.max_concurrency: [fleet] is given, and there the plan says how many shards "
+            "identify at once. Leave this key out, and give --max-concurrency to: shardfw fleet init",
+        ),
+        (
             FLEET + "[shards]\ncount = 4\n",
             "4: shards: [fleet] is given, and there the plan says which shards a node holds. Leave "
             "[shards] out, and write the plan with: shardfw fleet init, shardfw fleet plan",
@@ -283,7 +310,7 @@ def test_a_wrong_table_says_where_and_what_to_write(fail, text, message):
 
 
 def test_harmless_values_of_what_a_fleet_excludes_are_let_pass(load):
-    text = "[lease]\nduration_ms = 0\n[plan]\nauto = false\n[sessions]\nprovider = 'none'\n"
+    text = "[gateway]\nmax_concurrency = 1\n[lease]\nduration_ms = 0\n[plan]\nauto = false\n[sessions]\nprovider = 'none'\n"
     assert load(FLEET + text).fleet.enabled
 
 

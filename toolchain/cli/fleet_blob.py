@@ -36,6 +36,7 @@ def fleet_blob(config: NodeConfig) -> bytes:
             "handshake_first": fleet.handshake_first,
             "cap": fleet.cap,
             "publish": fleet.publish,
+            "reserve": fleet.reserve,
             **texts,
             **{f"{name}_len": len(text) for name, text in texts.items()},
             "nkey_seed": b"" if key is None else key.seed,

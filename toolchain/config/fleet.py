@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAME_MAX, CREDENTIAL_MAX = 32, 64
 SERVERS_MAX, SERVER_HOST_MAX = 8, 64
 HELD_MAX = 8
+STARTS_MAX = 1_000_000
 NATS_PORT = 4222
 NAME = re.compile(rf"(?!-$)[A-Za-z0-9_-]{{1,{NAME_MAX}}}")
 """One token of a subject; `-` alone stands for nobody."""
@@ -45,6 +46,12 @@ GIVEN_LATER = (
     "to whoever asks holds none. Leave this key out, or write enrol = false under [fleet]"
 )
 NOT_IN_A_FLEET = (
+    (
+        "gateway.max_concurrency",
+        1,
+        "[fleet] is given, and there the plan says how many shards identify at once. Leave this key "
+        "out, and give --max-concurrency to: shardfw fleet init, shardfw fleet plan",
+    ),
     (
         "lease.duration_ms",
         0,
@@ -129,6 +136,12 @@ class FleetConfig(Section):
     )
     cap: int = Field(
         1, ge=1, le=HELD_MAX, description="how many slots of the plan the node may hold at once"
+    )
+    reserve: int = Field(
+        0,
+        ge=0,
+        le=STARTS_MAX,
+        description="how many session starts of the bot its nodes leave for you",
     )
     publish: bool = Field(True, description="true to publish the events of its shards, or false")
     enrol: bool = Field(

@@ -13,6 +13,7 @@ from firmware.layouts.discovery import (
     DISCOVERY_URL,
     DiscoveryState,
 )
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import DocumentField, JsonKind, JsonState
 from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
@@ -46,7 +47,8 @@ def discovery_limits(w: World) -> None:
     kind, number = _kept(w, DocumentField.MAX_CONCURRENCY)
     keys = min(number, PERMITS_MAX)
     void = _kept(w, DocumentField.TOTAL)[0] == JsonKind.INTEGER
-    if kind == JsonKind.INTEGER and keys and keys != permits.max_concurrency:
+    alone = w.g(FLEET_CONFIG).magic != FLEET_MAGIC
+    if alone and kind == JsonKind.INTEGER and keys and keys != permits.max_concurrency:
         permits.max_concurrency, void = keys, True
     if void:
         wait = permits.reset_after_ms * w.g(CLOCK).tsc_cycles_per_ms

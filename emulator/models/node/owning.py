@@ -12,10 +12,18 @@ from emulator.models.node.slots import slot_wake
 from emulator.models.shard.lose import shard_hold
 from emulator.models.shard.renew import shard_renew
 from firmware.layouts.commands import COMMANDS
-from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_NO_ROWS,
+    FLEET_VIEW,
+    HELD_MAX,
+    HeldPhase,
+    HeldSlot,
+)
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES, Leaving
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
 
@@ -51,11 +59,23 @@ def owning_add(w: World, held: int, number: int, mark: int) -> int:
 
 
 @model
+def owning_keys(w: World) -> None:
+    """The plan's number of keys, and nobody's permit under another one."""
+    permits, keys = w.g(PERMITS), w.g(FLEET_VIEW).plan.max_concurrency
+    if keys in (0, permits.max_concurrency):
+        return
+    permits.max_concurrency, permits.owned = keys, 0
+    for n in range(PERMITS_MAX):
+        permits.keys[n].wipe()
+
+
+@model
 def owning_start(w: World, held: int, mark: int) -> None:
     """All of its shards, or none for long."""
     slot = w.view(HeldSlot, held)
     slot.applied = slot.hard_stop
     w.g(CORE).slots_due = 0
+    owning_keys(w)
     for number in range(slot.start, slot.start + slot.count):
         if owning_add(w, held, number, mark):
             log(w, OWNING_FULL, None, slot.slot, slot.count, slot.shards)

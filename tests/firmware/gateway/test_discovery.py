@@ -25,6 +25,7 @@ from firmware.layouts.discovery import (
     ChunkState,
     DiscoveryState,
 )
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import JsonState
 from firmware.layouts.log import LOG, LOG_RING
@@ -245,6 +246,14 @@ class TestDocument:
         assert LAB.g(MOVES).recommended == kept
         codes = [line.split("code=")[1] for line in q.lines()]
         assert [line for line in codes if "reshard" in line] == ([said] if said else [])
+
+    def test_in_a_fleet_the_plan_says_how_many_keys_there_are(self):
+        q = Question()
+        LAB.g(FLEET_CONFIG).magic, LAB.g(PERMITS).max_concurrency = FLEET_MAGIC, 4
+        q.hear(json_reply(200, BOT).wire())
+        assert q.gateway() == (b"gateway.test", 8080, b"/ws?v=10&encoding=json")
+        permits = LAB.g(PERMITS)
+        assert (permits.max_concurrency, permits.total, permits.remaining) == (4, 1000, 998)
 
     def test_a_well_known_document_gives_the_gateway_alone(self):
         q = ask(json_reply(200, WELL_KNOWN).wire(), profile=ProfileId.FLUXER)

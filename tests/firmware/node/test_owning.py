@@ -3,12 +3,12 @@
 import pytest
 
 from emulator.environment import Environment
-from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, HELD_MAX, HeldPhase
+from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, FLEET_VIEW, HELD_MAX, HeldPhase
 from firmware.layouts.handover import HANDOVER, HandoverRequest
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN, SLOT_ACTIVE
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES, Leaving
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
@@ -89,6 +89,22 @@ def test_slot_that_runs_gets_its_shards(node):
     assert (shard.load, shard.load_deadline) == (SessionLoad.OPEN, NOW + 20_000 * MS)
     assert (node.held().shards, node.held().applied, LAB.g(CORE).slots_due) == (2, STOP, 0)
     node.tick()
+    assert node.shards() == [(4, 1), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("own", "plan", "keys", "owner", "owned"),
+    [(1, 16, 16, 0, 0), (16, 1, 1, 0, 0), (4, 4, 4, 2, 1), (4, 0, 4, 2, 1), (1, 256, 256, 0, 0)],
+)
+def test_shards_identify_by_the_keys_of_the_plan(node, own, plan, keys, owner, owned):
+    permits = LAB.g(PERMITS)
+    permits.max_concurrency, permits.owned = own, 1
+    permits.keys[0].owner = permits.keys[PERMITS_MAX - 1].owner = 2
+    LAB.g(FLEET_VIEW).plan.max_concurrency = plan
+    node.hold()
+    node.tick()
+    assert (permits.max_concurrency, permits.owned) == (keys, owned)
+    assert permits.keys[0].owner == permits.keys[PERMITS_MAX - 1].owner == owner
     assert node.shards() == [(4, 1), (5, 1)]
 
 
