@@ -6,6 +6,7 @@ import emulator.models.tls.setup as models
 from emulator.machine import Region
 from emulator.models.crypto.variants import variant
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
 from firmware.layouts.trust import TRUST_STORE
@@ -15,6 +16,7 @@ from firmware.tls.pool import tls_arenas_make
 from firmware.tls.setup import tls_setup
 from tests.support.lab import Lab
 from tests.support.pages import ready, tables_region, walk
+from tests.support.token import set_token
 from toolchain.asm import Asm, routine
 
 PAGES = TlsArena.SIZE // PAGE
@@ -70,6 +72,19 @@ def test_a_node_without_tls_makes_nothing():
     assert addresses() == [0] * ARENAS_MAX
     assert LAB.g(TLS_POOL).trust == 0
     assert LAB.g(VARIANTS).usable == 0
+
+
+@pytest.mark.parametrize(("fleet", "token", "chosen"), [
+    (True, b"", 1), (True, b"MTk4.a-token", 0), (False, b"", 0),
+])  # fmt: skip
+def test_a_node_that_has_to_enrol_tries_the_cryptography_without_tls(fleet, token, chosen):
+    ready(LAB, (0x10_0000, 0x80_0000))
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC if fleet else 0
+    set_token(LAB, token)
+    LAB.call(tls_setup)
+    assert LAB.g(VARIANTS).usable == chosen
+    assert addresses() == [0] * ARENAS_MAX
+    assert LAB.g(TLS_POOL).trust == 0
 
 
 def test_a_node_with_tls_has_arenas_and_anchors_and_says_so():
