@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.fleet_records import LeaseRecord, PlanRecord
-from tests.support.nats_client import Ear, Heard
+from emulator.simulation.nats.client import Ear, Heard
 from tests.support.nats_script import CONNECT, cas, watch
 
 if TYPE_CHECKING:

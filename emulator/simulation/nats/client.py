@@ -1,9 +1,22 @@
-"""What a NATS server said, cut into messages."""
+"""A client beside the wire, and what a NATS server said, cut into messages."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from emulator.simulation.clock import NS_PER_MS
+from emulator.simulation.nats.protocol import CRLF, to_json
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from emulator.simulation.nats.cluster import NatsCluster
+    from emulator.simulation.nats.session import Session
+
+REDIAL_NS = 500 * NS_PER_MS
 
 _HEADER = re.compile(rb"(H?MSG) (\S+) (\S+) (?:([^\s\d]\S*) )?(?:(\d+) )?(\d+)\r\n")
 
@@ -50,3 +63,67 @@ class Ear:
             subject, sid, reply = (each.decode() if each else "" for each in found.groups()[1:4])
             out.append(Heard(subject, sid, reply, rest[:head], rest[head:total]))
         return out
+
+
+class Client:
+    """Hears some subjects and publishes; when its connection is gone it makes another one.
+
+    Args:
+        cluster: whose servers it dials.
+        rng: chooses among them.
+        subjects: what it hears.
+        take: called with each message.
+        user: name and password; empty says nothing of itself.
+    """
+
+    def __init__(
+        self,
+        cluster: NatsCluster,
+        rng: random.Random,
+        subjects: tuple[str, ...],
+        take: Callable[[Heard], None],
+        user: tuple[str, str] = ("", ""),
+    ) -> None:
+        self._cluster, self._random, self._subjects, self._take = cluster, rng, subjects, take
+        self._user = user
+        self._session: Session | None = None
+        self._dial()
+
+    def publish(self, subject: str, body: bytes) -> bool:
+        """Publish a message; return whether a connection took it."""
+        if self._session is None:
+            return False
+        self._session.receive(f"PUB {subject} {len(body)}\r\n".encode() + body + CRLF)
+        return True
+
+    def move_on(self) -> None:
+        """Give the connection up for another one."""
+        if self._session is not None:
+            self._session.reset()
+
+    def _dial(self) -> None:
+        able = [server for server in self._cluster.servers if self._cluster.alive(server)]
+        if not able:
+            self._cluster.events.after(REDIAL_NS, self._dial)
+            return
+        ear = Ear()
+        server = self._random.choice(able)
+        session = server.accept(lambda data: self._hear(session, ear, data), self._lost, self._lost)
+        self._session = session
+        session.greet()
+        user, password = self._user
+        who = {"user": user, "pass": password} if user else {}
+        session.receive(b"CONNECT " + to_json({"verbose": False, **who}) + CRLF)
+        for number, subject in enumerate(self._subjects, 1):
+            session.receive(f"SUB {subject} {number}\r\n".encode())
+
+    def _hear(self, session: Session, ear: Ear, data: bytes) -> None:
+        for heard in ear.hear(data):
+            self._take(heard)
+        if b"PING\r\n" in ear.said:
+            session.receive(b"PONG\r\n")
+        ear.said = b""
+
+    def _lost(self) -> None:
+        self._session = None
+        self._cluster.events.after(REDIAL_NS, self._dial)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from emulator.simulation.clock import NS_PER_S, EventQueue
+from emulator.simulation.nats.client import Ear, Heard
 from emulator.simulation.nats.cluster import NatsCluster
 from emulator.simulation.nats.faults import ClusterFaults, plan_actions
-from tests.support.nats_client import Ear, Heard
 from tests.support.nats_script import CONNECT, SIMULATED_STREAMS
 
 

@@ -9,9 +9,9 @@ import random
 import pytest
 
 from emulator.simulation.clock import NS_PER_S, EventQueue
+from emulator.simulation.nats.client import Ear
 from emulator.simulation.nats.cluster import NatsCluster
 from pxe import nats as real
-from tests.support.nats_client import Ear
 from tests.support.nats_script import CONNECT, EVENTS, KV, SIMULATED_STREAMS, cas, hpub, pub
 
 EVENT, LEASE = "shardfw.b1.ev.0.X", "$KV.shardfw.b1.ctl.lease.0"
