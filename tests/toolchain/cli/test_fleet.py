@@ -90,7 +90,7 @@ class TestInit:
             "budget": "1 1000 1000 - 0",
         }
         assert {one["what"] for one in first["findings"] if one["level"] == "ok"} == {
-            "version", "max_payload", "sync", "KV_shardfw", "SHARDFW_EV",
+            "version", "max_payload", "sync", "KV_shardfw", "SHARDFW_EV", "sessions",
         }  # fmt: skip
         assert (again["streams"], again["records"], again["plan"]) == ([], [], first["plan"])
 
@@ -142,16 +142,25 @@ class TestInit:
         assert "there is no plan. Make one with: shardfw fleet init" in shown.stdout
         assert (plan["epoch"], plan["mode"]) == (2, "active")
 
-    def test_another_cut_is_not_made_by_init(self):
+    @pytest.mark.parametrize(
+        ("words", "what"),
+        [
+            (("--total", "6", "--slots", "3"), "total"),
+            (("--total", "4", "--slots", "3"), "cut of slots"),
+            (("--slots", "4"), "cut of slots"),
+            (("--max-concurrency", "2"), "max_concurrency"),
+            (("--duration-ms", "20000"), "duration"),
+        ],
+    )
+    def test_another_plan_is_not_made_by_init(self, words, what):
         async def scenario(server):
             await new_fleet(server.url)
-            return await fleet(server.url, "init", "--total", "6", "--slots", "3")
+            return await fleet(server.url, "init", *words)
 
         result = with_server(scenario)
         assert result.exit_code == 1
-        assert (
-            "the fleet has plan 1 with other slots. Change it with: shardfw fleet" in result.stderr
-        )
+        message = f"the fleet has plan 1 with another {what}. Change it with: shardfw fleet plan"
+        assert message in result.stderr
 
     def test_records_that_vanished_come_back_when_nobody_can_hold_them_any_more(self):
         async def scenario(server):

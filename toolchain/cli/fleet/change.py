@@ -250,10 +250,18 @@ class Changer:
         return await self.fleet.swap(key, value, expected)
 
 
-async def complete(view: View, say: Callable[[str], None], allowance: int) -> list[str]:
+async def complete(
+    view: View, say: Callable[[str], None], allowance: int, generation: int = 0
+) -> list[str]:
     """Write the records that an active plan lacks; return their keys.
 
     A slot whose record vanished may still be held, so it is waited for.
+
+    Args:
+        view: The records; synced.
+        say: Called with each step, for people.
+        allowance: Session starts of a budget that is missing.
+        generation: The least generation of the new records.
 
     Raises:
         FleetError: There is no active plan, or somebody else writes.
@@ -263,7 +271,7 @@ async def complete(view: View, say: Callable[[str], None], allowance: int) -> li
         raise FleetError("there is no active plan. Make one with: shardfw fleet plan")
     made: dict[str, object] = {}
     known = leases(view)
-    highest = max((lease.generation for lease in known.values()), default=0)
+    highest = max([generation, *(lease.generation for lease in known.values())])
     for number, slot in enumerate(plan.slots):
         if number not in known:
             made[f"{LEASE}{number}"] = Lease(

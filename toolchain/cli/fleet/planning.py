@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolchain.cli.fleet.change import PLAN, Change, Changer, complete, read
+from toolchain.cli.fleet.change import PLAN, Change, Changer, complete, leases, read
 from toolchain.cli.fleet.common import (
     fleet_command,
     json_option,
@@ -16,7 +16,8 @@ from toolchain.cli.fleet.common import (
     say,
     viewed,
 )
-from toolchain.cli.fleet.connect import FleetError
+from toolchain.cli.fleet.connect import STREAM, FleetError
+from toolchain.cli.fleet.leftovers import judge, kept
 from toolchain.cli.fleet.records import DEFAULT_DURATION_MS, DRAIN, Plan
 from toolchain.cli.fleet.streams import (
     BAD,
@@ -26,6 +27,7 @@ from toolchain.cli.fleet.streams import (
     default_replicas,
     examine,
     make_streams,
+    stream_config,
 )
 
 if TYPE_CHECKING:
@@ -106,9 +108,15 @@ async def init(
     findings = await examine(fleet, copies, event_mib * MIB, monitors)
     bad = [one for one in findings if one.level == BAD]
     written: list[str] = []
+    left = await kept(fleet) if await stream_config(fleet, STREAM) is not None else None
+
+    async def look(view: View) -> None:
+        if left is not None:
+            findings.append(judge(left, read(view, PLAN, Plan), leases(view)))
 
     async def fill(view: View) -> Plan | None:
         old = read(view, PLAN, Plan)
+        first = max(generation, 0 if left is None else left.generation)
         if old is None:
             if total is None:
                 raise FleetError("the fleet has no plan yet. Give --total and --slots")
@@ -118,18 +126,21 @@ async def init(
                 max_concurrency or 1,
                 duration_ms or DEFAULT_DURATION_MS,
             )
+            if new and left is not None:
+                left.refuse_as_new()
             wait = 0 if new else change.duration_ms
-            await Changer(view, say).change(change, wait_ms=wait, generation=generation)
-        elif total is not None and (old.total, old.slots) != (
-            total,
-            ranges_of(total, slots, ranges),
-        ):
+            await Changer(view, say).change(change, wait_ms=wait, generation=first)
+        elif differing := _differing(old, total, slots, ranges, max_concurrency, duration_ms):
             raise FleetError(
-                f"the fleet has plan {old.epoch} with other slots. Change it with: shardfw fleet plan"
+                f"the fleet has plan {old.epoch} with another {differing}. Change it with: shardfw "
+                "fleet plan"
             )
-        written.extend(await complete(view, say, budget))
+        written.extend(await complete(view, say, budget, first))
+        await look(view)
         return read(view, PLAN, Plan)
 
+    if left is not None and (check or bad):
+        await viewed(fleet, look)
     plan = None if check or bad else await viewed(fleet, fill)
     if as_json:
         click.echo(
@@ -153,6 +164,26 @@ async def init(
             f"{len(bad)} of these must be mended first"
             + ("" if check else "; no record was written")
         )
+
+
+def _differing(
+    old: Plan,
+    total: int | None,
+    slots: int | None,
+    ranges: tuple[str, ...],
+    max_concurrency: int | None,
+    duration_ms: int | None,
+) -> str:
+    """Return what of the options a plan has otherwise, for people; nothing when it is as they say."""
+    if total is not None and old.total != total:
+        return "total"
+    if (total is not None or slots is not None or ranges) and old.slots != ranges_of(
+        old.total, slots, ranges
+    ):
+        return "cut of slots"
+    if max_concurrency not in (None, old.max_concurrency):
+        return "max_concurrency"
+    return "duration" if duration_ms not in (None, old.duration_ms) else ""
 
 
 def _plan_report(plan: Plan) -> dict[str, Any]:
@@ -207,7 +238,8 @@ async def plan_command(
             max_concurrency or old.max_concurrency,
             duration_ms or old.duration_ms,
         )
-        return await Changer(view, say).change(change, wait_ms=old.duration_ms)
+        first = (await kept(fleet)).generation
+        return await Changer(view, say).change(change, wait_ms=old.duration_ms, generation=first)
 
     plan = await viewed(fleet, work)
     if as_json:

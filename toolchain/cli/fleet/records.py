@@ -327,6 +327,10 @@ class Session:
         generation, total, sequence, session, _url = _tokens(text, 5)
         return cls(_number(generation), _number(total), _number(sequence), session == NOBODY)
 
+    def goes_on_in(self, total: int) -> bool:
+        """Return whether a node whose plan has that total resumes it."""
+        return not self.ended and self.total == total
+
 
 @dataclass(frozen=True)
 class NodeOrder:

@@ -20,8 +20,6 @@ from toolchain.cli.fleet.records import (
     NOBODY,
     Budget,
     Plan,
-    RecordError,
-    Session,
     Ticket,
     takeover_s,
 )
@@ -31,11 +29,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from toolchain.cli.fleet.connect import Fleet
-    from toolchain.cli.fleet.records import Lease
+    from toolchain.cli.fleet.records import Lease, Session
     from toolchain.cli.fleet.watch import View
 
 Report = dict[str, Any]
-SESSION_KEY = "sess."
 MICROSECOND_CHARS = 26
 
 
@@ -50,23 +47,6 @@ async def server_time(fleet: Fleet) -> float:
     except nats.js.errors.NotFoundError:
         raise FleetError(no_fleet(fleet.bot)) from None
     return datetime.fromisoformat(text[:MICROSECOND_CHARS] + "+00:00").timestamp()
-
-
-def sessions(view: View) -> dict[int, Session]:
-    """Return how far each shard that ever had a session has come.
-
-    Args:
-        view: Of SESSIONS.
-    """
-    found = {}
-    for key, seen in view.records.items():
-        number = key.removeprefix(SESSION_KEY)
-        try:
-            if number.isdecimal():
-                found[int(number)] = Session.parse(seen.value)
-        except RecordError:
-            continue
-    return dict(sorted(found.items()))
 
 
 def slot_report(view: View, number: int, lease: Lease, clock_offset: float) -> Report:
@@ -107,7 +87,8 @@ def report(view: View, known: dict[int, Session], clock_offset: float) -> Report
     ]
     for slot in slots:
         shards = range(slot["start"], slot["start"] + slot["count"])
-        ours = [known[s] for s in shards if s in known and not known[s].ended]
+        total = found[slot["slot"]].total
+        ours = [known[s] for s in shards if s in known and known[s].goes_on_in(total)]
         slot["sessions"] = len(ours)
         slot["sequence"] = sum(session.sequence for session in ours)
     tickets = {

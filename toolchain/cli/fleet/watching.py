@@ -13,6 +13,7 @@ import click
 
 from firmware.layouts.plan import TOTAL_MAX
 from toolchain.cli.fleet.common import fleet_command, json_option, viewed
+from toolchain.cli.fleet.leftovers import sessions
 from toolchain.cli.fleet.watch import SESSIONS, View
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
-    from toolchain.cli.fleet.status import render, report, server_time, sessions  # noqa: PLC0415
+    from toolchain.cli.fleet.status import render, report, server_time  # noqa: PLC0415
 
     console = Console()
     offset = await server_time(fleet) - time.monotonic()
