@@ -24,17 +24,22 @@ from pxe.node import (
 )
 from toolchain.cli import diagnostics, images
 from toolchain.cli.board import Board
-from toolchain.cli.fleet.change import leases
+from toolchain.cli.fleet.change import LEASE, leases
+from toolchain.cli.fleet.leftovers import sessions
+from toolchain.cli.fleet.orders import ask_move
 from toolchain.cli.fleet.status import report as status_report
+from toolchain.cli.fleet.watch import SESSIONS, View
+from toolchain.cli.fleet_events import EventAccount, follow
 from toolchain.cli.fleet_services import FleetRunOptions, FleetServices, fleet_services
 from toolchain.cli.runner import RunError
 from toolchain.cli.runtime import ControlServer, RunnerError
 from toolchain.cli.trust import labels_of, trust_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pxe.gateway.accounting import GatewayStats
+    from pxe.gateway.core import Gateway
     from pxe.node import SerialLine
     from toolchain.cli.fleet.records import Lease
     from toolchain.config import NodeConfig
@@ -46,6 +51,8 @@ FIRST_GUEST = 15
 ASK_S = 1.0
 POLL_S = 0.05
 PUMP_S = 0.1
+SAVED_S = 15.0
+"""A session that goes on is saved every 5 s."""
 
 
 @dataclass
@@ -238,6 +245,11 @@ class FleetRunner:
         """Return what the gateway counted."""
         return self.services.gateway.stats()
 
+    @property
+    def core(self) -> Gateway:
+        """Return the gateway without its sockets."""
+        return self.services.gateway.core
+
     def label_of(self, name: str) -> str:
         """Return how people call a node of the fleet."""
         return next((m.label for m in self.machines if m.name == name), name)
@@ -245,6 +257,48 @@ class FleetRunner:
     def holders(self) -> dict[int, Lease]:
         """Return the leases that are held, by slot."""
         return {slot: lease for slot, lease in leases(self.services.view).items() if lease.held}
+
+    def written_at(self, slot: int) -> float:
+        """Return `time.monotonic()` when the newest record of a slot's lease was seen."""
+        return self.services.view.records[f"{LEASE}{slot}"].at
+
+    async def ask_move(self, slot: int, node: str) -> None:
+        """Ask for a slot that is held to go to a node, as `shardfw fleet move` does.
+
+        Raises:
+            FleetError: Somebody else asks at the same time, or NATS does not answer.
+        """
+        await ask_move(self.services.view, slot, self.holders()[slot], node)
+
+    async def until_saved(self, held: Mapping[int, Lease]) -> None:
+        """Wait until the holders of slots have saved a session of each shard.
+
+        Args:
+            held: The leases, by slot.
+
+        Raises:
+            RunError: That took too long.
+        """
+        kept = View(self.services.view.fleet, SESSIONS)
+        wanted = {
+            (shard, lease.generation)
+            for lease in held.values()
+            for shard in range(lease.slot.start, lease.slot.end)
+        }
+
+        def saved() -> bool | None:
+            found = {(shard, session.generation) for shard, session in sessions(kept).items()}
+            return wanted <= found or None
+
+        try:
+            if await kept.until(saved, SAVED_S) is None:
+                raise RunError(f"not every session is saved after {SAVED_S:g} s. {self.tail()}")
+        finally:
+            await kept.stop()
+
+    async def read_events(self, account: EventAccount) -> None:
+        """Read what the nodes publish into an account until cancelled."""
+        await follow(self.services.view.fleet, account)
 
     def connected_shards(self) -> int:
         """Return how many shards have a connection to the gateway."""

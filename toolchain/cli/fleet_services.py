@@ -60,6 +60,7 @@ class FleetRunOptions:
         nic: The device of each.
         tls: Whether gateway and NATS serve TLS, with a CA that the image trusts.
         load: Dispatches a second of the gateway.
+        publishes: Whether nodes publish their events; None = as the configuration says.
         name: Nodes are called this, a dash and their number.
     """
 
@@ -74,6 +75,7 @@ class FleetRunOptions:
     nic: NicModel = NicModel.TRANSITIONAL
     tls: bool = True
     load: float = 0.0
+    publishes: bool | None = None
     name: str = "node"
 
 
@@ -162,6 +164,8 @@ async def fleet_services(options: FleetRunOptions, folder: Path) -> AsyncIterato
             gateway,
             view,
             await server_time(fleet) - time.monotonic(),
-            with_lines(with_fleet(config, BOT, nats.port, login, options.cap)),
+            with_lines(
+                with_fleet(config, BOT, nats.port, login, options.cap, publishes=options.publishes)
+            ),
             _write_environment(folder, nats.url, passwords[OPERATOR], ca),
         )

@@ -54,7 +54,13 @@ def with_lines(config: NodeConfig) -> NodeConfig:
 
 
 def with_fleet(
-    config: NodeConfig, bot: str, port: int, login: tuple[str, str], cap: int
+    config: NodeConfig,
+    bot: str,
+    port: int,
+    login: tuple[str, str],
+    cap: int,
+    *,
+    publishes: bool | None = None,
 ) -> NodeConfig:
     """Return the configuration of a node of a fleet whose NATS is this machine's.
 
@@ -67,6 +73,7 @@ def with_fleet(
         port: Where NATS listens.
         login: User and password of all nodes.
         cap: Slots that a node may hold.
+        publishes: Whether it publishes events; None = as the configuration says.
     """
     fleet = FleetConfig.model_validate(
         {
@@ -75,7 +82,7 @@ def with_fleet(
             "auth": "user",
             "user": login[0],
             "cap": cap,
-            "publish": config.fleet.publish,
+            "publish": config.fleet.publish if publishes is None else publishes,
             "enrol": False,
         }
     )

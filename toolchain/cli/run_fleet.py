@@ -23,7 +23,7 @@ from toolchain.build import BuildError
 from toolchain.cli.fleet.connect import FleetError
 from toolchain.cli.fleet.records import RecordError
 from toolchain.cli.fleet.status import render as render_status
-from toolchain.cli.fleet_demo import sentence, takeover
+from toolchain.cli.fleet_demo import Demonstration, faults, rows, sentence
 from toolchain.cli.fleet_runner import FleetRunner
 from toolchain.cli.runner import RunError
 from toolchain.cli.runtime import RunnerError
@@ -113,7 +113,8 @@ async def run_fleet(
         if not sys.stdout.isatty() or as_json:
             click.echo(_advice(runner), err=True)
         if demo:
-            found.update(await takeover(runner, timeout, lambda text: click.echo(text, err=True)))
+            shown = Demonstration(runner, lambda text: click.echo(text, err=True))
+            found.update(await shown.run(timeout))
             return
         if until_ready or as_json:
             await runner.until_owned(timeout)
@@ -145,7 +146,8 @@ def fleet_main(
     """Run a fleet for a command line and print what came of it.
 
     Raises:
-        click.ClickException: It did not get where it should; with the last lines of every node.
+        click.ClickException: It did not get where it should, with the last lines of every node; or
+            the demonstration showed what must not be.
     """
     work = run_fleet(options, until_ready=until_ready, demo=demo, timeout=timeout, as_json=as_json)
     try:
@@ -156,19 +158,28 @@ def fleet_main(
     ) as error:  # fmt: skip
         raise click.ClickException(str(error)) from error
     if report and not as_json:
-        click.echo(show(report, demo=demo))
+        show(report, demo=demo)
     elif report and (demo or until_ready):
         click.echo(json.dumps(report))
+    if demo and (found := faults(report)):
+        raise click.ClickException(f"the fleet broke its word: {'; '.join(found)}")
 
 
-def show(report: dict[str, Any], *, demo: bool) -> str:
-    """Return a report as one line for people."""
+def show(report: dict[str, Any], *, demo: bool) -> None:
+    """Print a report for people."""
     if demo:
-        return sentence(report)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in ("", "planned hand-over", "takeover"):
+            table.add_column(name, no_wrap=True)
+        for row in rows(report):
+            table.add_row(*row)
+        Console().print(table)
+        click.echo(sentence(report))
+        return
     held = ", ".join(
         f"{node['label']} {'+'.join(map(str, node['slots'])) or 'none'}" for node in report["nodes"]
     )
-    return (
+    click.echo(
         f"{report['connected']} of {report['shards']} shards have a session over "
         f"{report['transport']}; slots: {held}"
     )

@@ -101,8 +101,7 @@ async def move(view: View, slot: int, node: str, say: Callable[[str], None]) -> 
         )
     if lease.node == node:
         return Moved(slot, node, node, lease.generation)
-    key = f"{MOVE}{slot}"
-    await view.fleet.swap(key, Move(lease.generation, node), revision(view, key))
+    await ask_move(view, slot, lease, node)
     say(f"slot {slot} is asked to go from {lease.node} to {node}")
     # A holder that is gone is waited out first, then everybody but the named node waits longer.
     patience = takeover_s(plan.duration_ms) + AVOID_MS / 1000 + SLACK_S
@@ -112,6 +111,16 @@ async def move(view: View, slot: int, node: str, say: Callable[[str], None]) -> 
             f"nobody took slot {slot} within {patience:.0f} s. Look with: shardfw fleet status"
         )
     return Moved(slot, lease.node, after.node, after.generation)
+
+
+async def ask_move(view: View, slot: int, lease: Lease, node: str) -> None:
+    """Write who shall have a slot after the lease that it has now.
+
+    Raises:
+        FleetError: Another operator writes at the same time, or nothing answers.
+    """
+    key = f"{MOVE}{slot}"
+    await view.fleet.swap(key, Move(lease.generation, node), revision(view, key))
 
 
 def _next_holder(view: View, slot: int, before: Lease) -> Lease | None:
