@@ -18,3 +18,5 @@ class PlanRefusal(enum.IntEnum):
     """It was the node's own wish, but other nodes hold shards of the same total."""
     NOT_AUTOMATIC = 7
     """It was the node's own wish, but [plan] auto leaves moves to the operator."""
+    FLEET = 8
+    """What a node of a fleet holds is decided by leases, never by an order to it alone."""

@@ -132,6 +132,7 @@ REFUSED_BECAUSE: Texts = {
     PlanRefusal.NO_CLOCK: "; it has no clock",
     PlanRefusal.NOT_THE_WHOLE_PLAN: "; other nodes hold shards, too",
     PlanRefusal.NOT_AUTOMATIC: "; [plan] auto is off",
+    PlanRefusal.FLEET: "; the fleet's plan decides",
 }
 """Behind the end of a shard that the service refuses: why the node does not move by itself."""
 BUDGET: Texts = {0: ""}

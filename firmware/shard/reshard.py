@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import RESHARD_WANTED
 from firmware.layouts.node import CLOCK, PLAN, Clock, CoreState, Plan, core
 from firmware.layouts.plan import MOVE_WINDOW_S, MOVES, MOVES_MAX, TOTAL_MAX, Moves
@@ -68,13 +69,16 @@ def moves_recent(a: Asm) -> None:
     ],
     outputs=[Out(EAX, "PlanRefusal: why not; 0 = nothing speaks against it")],
     clobbers=CALLER_SAVED,
-    reads=[Stop.phase, Moves.leaving, Clock.tsc_cycles_per_ms],
+    reads=[FleetConfig.magic, Stop.phase, Moves.leaving, Clock.tsc_cycles_per_ms],
     calls=[moves_recent],
     source="firmware/docs/lifecycle.md#moves",
 )
 def plan_refusal(a: Asm, total: Reg32, start: Reg32, count: Reg32) -> None:
-    """Judge a plan: its numbers, the node's state, then how often the node has moved."""
+    """Judge a plan: who may decide it, its numbers, the node's state, then how often the node has moved."""
     bad = a.label("bad")
+    a.mov(EAX, PlanRefusal.FLEET)
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.j(E, bad)
     a.mov(EAX, PlanRefusal.OUT_OF_BOUNDS)
     a.dec(EDX)
     a.cmp(EDX, SHARDS_MAX)

@@ -1,6 +1,7 @@
 """The one place where TCP segments leave the node."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.node import LEASE, NETWORK, Lease, Network
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import ADDRESS, PROTOCOL_TCP, TCP_OUT, TRANSMIT, TcpHeader
@@ -29,6 +30,7 @@ from toolchain.asm import (
     RSI,
     Asm,
     B,
+    E,
     In,
     Out,
     Reg32,
@@ -49,7 +51,7 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[
         Lease.expired, Network.ip, TcpHeader.offset, TRANSMIT, ShardContext.unleased,
-        ShardContext.hard_stop,
+        ShardContext.hard_stop, FleetConfig.magic,
     ],
     writes=[TcpHeader.checksum],
     calls=[ip_begin, checksum, ip_finish],
@@ -73,7 +75,10 @@ def tcp_emit(
     a.jne(sent)
     # The slot's own lease is judged by the clock of this moment, not by that of the turn.
     a.cmp(shard.hard_stop, 0)
-    a.je(leased)
+    with a.if_(E):
+        a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+        a.je(silent)  # a shard of a fleet that no slot's lease covers
+        a.jmp(leased)
     a.rdtsc64()
     a.cmp(RAX, shard.hard_stop)
     a.j(AE, silent)

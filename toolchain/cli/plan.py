@@ -25,6 +25,7 @@ REFUSALS = {
     PlanRefusal.TOO_MANY_MOVES: f"it has moved {MOVES_MAX} times within an hour. Wait until one is an hour ago",
     PlanRefusal.STILL_MOVING: "shards of the last move still close. Try again in a few seconds",
     PlanRefusal.STOPPING: "it stops",
+    PlanRefusal.FLEET: "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
     PlanRefusal.NO_CLOCK: "its clock is not calibrated yet, so moves cannot be counted. Try again in a minute",
 }
 SHOWN = ("total", "start", "count", "generation", "moves", "leaving", "sessions")

@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.log import log_write
 from firmware.layouts.config import CONFIG
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import RESHARD_WANTED
 from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.plan import MOVES
@@ -28,7 +29,9 @@ def moves_recent(w: World) -> int:
 
 @model
 def plan_refusal(w: World, total: int, start: int, count: int) -> int:
-    """Numbers, state of the node, moves of the hour."""
+    """A fleet's leases, numbers, state of the node, moves of the hour."""
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+        return PlanRefusal.FLEET
     if not 1 <= count <= 256 or total > 16_384 or start + count > total:
         return PlanRefusal.OUT_OF_BOUNDS
     if w.g(STOP).phase != StopPhase.RUNNING:

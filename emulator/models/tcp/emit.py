@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from emulator.models.net.checksum import checksum
 from emulator.models.net.ip import ip_begin, ip_finish
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import LEASE, NETWORK
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import PROTOCOL_TCP, TCP_OUT, TcpHeader
@@ -13,6 +14,8 @@ def tcp_emit(w: World, shard: int, destination: int, payload: int, length: int) 
     """Header and payload into an IP frame with their checksum; nothing after the lease."""
     whose = w.view(ShardContext, shard) if shard else None
     if whose is None or not whose.unleased:
+        if whose is not None and not whose.hard_stop and w.g(FLEET_CONFIG).magic == FLEET_MAGIC:
+            return 0
         if whose is not None and whose.hard_stop and w.rdtsc() >= whose.hard_stop:
             return 0
         if w.g(LEASE).expired:

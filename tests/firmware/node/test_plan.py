@@ -8,6 +8,7 @@ from emulator.machine import Region
 from emulator.workspace import workspace_regions
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlResult
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.plan import MOVES, NO_SHARD, Leaving
@@ -211,6 +212,8 @@ def test_the_state_of_the_node_is_judged_then_its_moves():
     LAB.g(STOP).phase = StopPhase.DRAINING
     assert refusal(4, 0, 4) == P.STOPPING
     assert refusal(4, 0, 5) == P.OUT_OF_BOUNDS
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    assert refusal(4, 0, 5) == P.FLEET
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))

@@ -4,6 +4,7 @@ import pytest
 
 from emulator.environment import Environment
 from emulator.simulation.packet import ip
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import LEASE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TCP_OUT
@@ -46,6 +47,13 @@ def test_from_the_hard_stop_on_nothing_leaves_for_a_shard(late, sent, expired):
     BENCH.lab.g(LEASE).expired = expired
     BENCH.lab.view(ShardContext, BENCH.shard).hard_stop = NOW
     assert leaves(tsc=[NOW + late]) == (sent and not expired)
+
+
+@pytest.mark.parametrize("whose", ["a shard's", "nobody's", "the node's own"])
+def test_in_a_fleet_a_shard_without_a_lease_is_silent(whose):
+    BENCH.lab.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    BENCH.lab.view(ShardContext, BENCH.shard).unleased = int(whose == "the node's own")
+    assert leaves(shard=0 if whose == "nobody's" else None) == int(whose != "a shard's")
 
 
 def test_the_hard_stop_is_judged_by_the_clock_and_not_by_the_turn():
