@@ -38,6 +38,17 @@ def test_schedule_backoff_any_state_matches_model(reconnects, cycles, now):
     assert context.reconnect_deadline == wanted
 
 
+@pytest.mark.parametrize("routine", [schedule_backoff, schedule_backoff_jittered])
+@pytest.mark.parametrize(("cycles", "deadline"), [(MS, NOW + 5_000 * MS), (0, 0)])
+def test_without_a_clock_no_deadline_is_computed(routine, cycles, deadline):
+    context = LAB.view(ShardContext, LAB.shard())
+    context.reconnects, context.reconnect_deadline, context.evidence.delay_ms = 6, 1, 5_000
+    LAB.g(CLOCK).tsc_cycles_per_ms = cycles
+    LAB.call(routine, Environment(tsc=[NOW] if cycles else []), shard=context.address_)
+    assert (context.state, context.reconnects) == (ShardState.BACKOFF, 7)
+    assert context.reconnect_deadline == deadline
+
+
 def test_schedule_backoff_bytes_follow_the_seed():
     placed = LAB.image.symbols["schedule_backoff"]
     code = LAB.machine.read(placed.address, placed.size)
@@ -121,6 +132,14 @@ def test_recovery_delay_of_a_schedule_ends_with_it():
     assert context.recovery_step == 2
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (30, 31), (31, 31), (255, 255)])
+def test_recovery_delay_counts_no_further_than_its_ceiling_grows(before, after):
+    shard, context = prepare({"recovery_step": before}, LARGEST)
+    LAB.g(CONFIG).policy = Policy.JITTERED
+    LAB.call(recovery_delay, shard=shard)
+    assert (context.recovery_step, context.evidence.recovery_step) == (after, before)
+
+
 def test_recovery_delay_of_a_schedule_that_became_shorter_has_ended():
     shard, context = prepare({"recovery_step": 255})
     LAB.g(CONFIG).policy, LAB.g(CONFIG).schedule_len = Policy.SCHEDULE, 2
@@ -156,6 +175,17 @@ def test_choose_delay_by_phase_and_policy(fields, policy, wanted):
     LAB.g(CONFIG).policy = policy
     assert LAB.call(choose_delay, shard=shard).outputs["eax"] == 0
     assert context.evidence.delay_ms == wanted
+
+
+@pytest.mark.parametrize(
+    ("step", "stop", "delay_ms"), [(0, Stop.NONE, 250), (1, Stop.SCHEDULE_ENDED, 0)]
+)
+def test_choose_delay_ends_with_the_schedule(step, stop, delay_ms):
+    shard, context = prepare({"flags": ShardFlag.ESTABLISHED, "recovery_step": step})
+    LAB.g(CONFIG).policy, LAB.g(CONFIG).schedule_len = Policy.SCHEDULE, 1
+    LAB.g(CONFIG).schedule_ms[0].ms = 250
+    assert LAB.call(choose_delay, shard=shard).outputs["eax"] == stop
+    assert context.evidence.delay_ms == delay_ms
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.plan import MOVES
-from firmware.layouts.policy import Policy
+from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import (
     End,
@@ -71,6 +71,14 @@ def lines():
 def test_settle_session_any_state_matches_model(fields, session, present):
     shard, _ = prepare(fields, session=session, present=present)
     LAB.call(settle_session, shard=shard)
+
+
+def test_settle_session_of_a_shard_without_a_session_does_nothing():
+    shard, context = prepare(
+        {"failure_flags": FailureFlag.RESET_SESSION, "flags": ShardFlag.SEQ_VALID}, present=False
+    )
+    LAB.call(settle_session, shard=shard)
+    assert (context.flags, lines()) == (ShardFlag.SEQ_VALID, [])
 
 
 @pytest.mark.parametrize(
@@ -232,6 +240,22 @@ def test_shard_lose_fatal_schedules_nothing():
     ) in lines()[0]
     assert "classification=AuthenticationError" in lines()[0]
     assert "(Authentication failed: the token is wrong). The node does not retry" in lines()[0]
+
+
+@pytest.mark.parametrize("on_limit", OnLimit)
+def test_shard_lose_a_startup_out_of_attempts_ends_where_the_operator_wants_that(on_limit):
+    shard, context = prepare(
+        {"state": ShardState.STARTING, "failure": End.NETWORK, "attempts": 3, "reconnects": 4}
+    )
+    config = LAB.g(CONFIG)
+    config.policy, config.startup_attempts, config.on_limit = Policy.FIXED, 3, on_limit
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    if on_limit == OnLimit.FATAL:
+        assert (context.state, context.reconnects) == (ShardState.FATAL, 4)
+        assert (context.flags, context.evidence.stop) == (0, Stop.STARTUP_ATTEMPTS)
+    else:
+        assert (context.state, context.reconnects) == (ShardState.BACKOFF, 5)
+        assert context.flags == ShardFlag.STARTUP_OVER
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Sessions over a warm reset: kept while they can be resumed, offered when young and whole."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from emulator.machine import Region
@@ -229,6 +229,7 @@ def test_nothing_kept_is_nothing_said():
     assert lines() == ""
 
 
+@example(SavedSession.valid.offset + 4, 1)
 @given(st.integers(SavedSession.valid.offset + 4, SavedSession.SIZE - 1), st.integers(1, 255))
 def test_a_damaged_session_is_refused(at, flip):
     shard, _ = offered(after_s=0)

@@ -455,6 +455,16 @@ def test_tick_zero_deadline_schedules_once_with_one_record():
     assert len([x for x in node.lines() if "code=lifecycle.retry" in x]) == 1
 
 
+def test_tick_zero_deadline_of_a_startup_that_is_over_ends_the_shard():
+    node = Node()
+    config, context = LAB.g(CONFIG), node.shards[0]
+    config.on_limit, config.startup_attempts = OnLimit.FATAL, 3
+    context.state, context.attempts = ShardState.BACKOFF, 3
+    assert node.tick() == NEVER
+    assert (context.state, context.reconnect_deadline) == (ShardState.FATAL, 0)
+    assert [line.count("code=lifecycle.connectionEnded") for line in node.lines()] == [1]
+
+
 def test_tick_zero_deadline_without_a_clock_ends_in_assigned_and_nothing_grows():
     node = Node()
     context = node.shards[0]

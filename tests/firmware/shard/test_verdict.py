@@ -90,6 +90,13 @@ def test_judge_health_counts_anomalies_alone(failure, flags, counted):
     assert context.protocol_failures == counted
 
 
+@pytest.mark.parametrize(("before", "after"), [(254, 255), (255, 255)])
+def test_judge_health_counts_anomalies_no_further_than_a_byte(before, after):
+    shard, context = prepare({"failure": End.PROTOCOL, "protocol_failures": before})
+    LAB.call(judge_health, shard=shard)
+    assert context.protocol_failures == context.evidence.protocol_failures == after
+
+
 @settings(max_examples=200, deadline=None)
 @given(fields=shard_fields(), policy=policies())
 def test_shard_verdict_any_state_matches_model(fields, policy):

@@ -47,6 +47,7 @@ def test_required_wait_any_state_matches_model(fields, status):
     [
         ({}, 0),
         ({"required_wait_ms": 17}, 17),
+        ({"failure": End.INVALID_SESSION}, 0),
         ({"http_status": 401}, 60_000),
         ({"http_status": 403, "required_wait_ms": 90_000}, 90_000),
         ({"failure_flags": FailureFlag.WAIT, "peer_close": 1013}, 5_000),
