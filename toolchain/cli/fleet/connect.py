@@ -181,9 +181,9 @@ class Fleet:
         return found.seq
 
 
-def no_fleet(bot: str) -> str:
+def no_fleet(bot: str, stream: str = STREAM) -> str:
     """Return what is said when the streams are missing."""
-    return f"there is no stream {STREAM} here, so no fleet. Make it with: shardfw fleet init --bot {bot}"
+    return f"there is no stream {stream} here, so no fleet. Make it with: shardfw fleet init --bot {bot}"
 
 
 def is_old_cluster(info: dict[str, Any]) -> bool:

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import nats.errors
-import nats.js.errors
-
-from firmware.layouts.fleet import (
-    IDLE_HEARTBEAT_MS,
-    WATCH_KEPT_MS,
-    WATCH_RETRY_MS,
-    WATCH_SILENCE_MS,
-)
-from toolchain.cli.fleet.connect import STREAM, Fleet, FleetError, no_fleet
+from firmware.layouts.fleet import WATCH_RETRY_MS
+from toolchain.cli.fleet.connect import STREAM, FleetError
+from toolchain.cli.fleet.ordered import Ordered, WatchEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
+    from toolchain.cli.fleet.connect import Fleet
 
-NS_PER_MS = 1_000_000
-STREAM_NOT_FOUND = 10059
 CONTROL, SESSIONS = "ctl.>", "sess.>"
 SYNC_S = 15.0
 T = TypeVar("T")
-
-
-class WatchEndedError(Exception):
-    """Something may be missing: all that the watch showed is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +38,8 @@ class Seen:
     stored: float
 
 
-class Watch:
-    """One consumer: the newest record of every key, then each new one, in order.
+class Watch(Ordered):
+    """The newest record of every key, then each new one, in order.
 
     Args:
         fleet: The connection.
@@ -66,49 +51,21 @@ class Watch:
     """
 
     def __init__(self, fleet: Fleet, keys: str = CONTROL, deliver: str = "") -> None:
-        self.fleet = fleet
         self.synced = False
         self._prefix = f"$KV.shardfw.{fleet.bot}."
-        self._filter = self._prefix + keys
-        self._deliver = deliver or fleet.client.new_inbox()
-        self._sequence = 0
-        self._heard = time.monotonic()
-        self._subscription: Subscription | None = None
+        newest: dict[str, object] = {"deliver_policy": "last_per_subject"}
+        super().__init__(fleet, STREAM, self._prefix + keys, newest, deliver)
 
-    async def start(self) -> None:
-        """Subscribe literally, then make the consumer: no other order delivers anything.
+    async def start(self) -> int:
+        """Begin; return how many records there are.
 
         Raises:
             FleetError: There is no fleet.
             WatchEndedError: The server made no consumer.
         """
-        self._subscription = await self.fleet.client.subscribe(self._deliver)
-        config = {
-            "deliver_subject": self._deliver,
-            "deliver_policy": "last_per_subject",
-            "ack_policy": "none",
-            "max_deliver": 1,
-            "filter_subject": self._filter,
-            "idle_heartbeat": IDLE_HEARTBEAT_MS * NS_PER_MS,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": WATCH_KEPT_MS * NS_PER_MS,
-        }
-        request = json.dumps({"stream_name": STREAM, "config": config}).encode()
-        try:
-            made = await self.fleet.api(f"CONSUMER.CREATE.{STREAM}", request)
-        except nats.js.errors.APIError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                raise FleetError(no_fleet(self.fleet.bot)) from None
-            raise WatchEndedError(f"the server makes no consumer: {error.description}") from error
-        self._heard = time.monotonic()
-        if made["num_pending"] + made["delivered"]["consumer_seq"] == 0:
-            self.synced = True
-
-    async def stop(self) -> None:
-        """Unsubscribe; the server forgets the consumer by itself."""
-        if self._subscription is not None and not self.fleet.client.is_closed:
-            await self._subscription.unsubscribe()
+        count = await super().start()
+        self.synced = self.synced or count == 0
+        return count
 
     async def next(self, timeout: float) -> tuple[str, Seen] | None:
         """Return the next key and its record; None when none came in time.
@@ -116,45 +73,13 @@ class Watch:
         Raises:
             WatchEndedError: One is missing, or nothing is heard any more.
         """
-        if self._subscription is None:
-            raise WatchEndedError("it was not started")
-        until = time.monotonic() + timeout
-        while True:
-            left = max(until - time.monotonic(), 0.001)
-            try:
-                message = await self._subscription.next_msg(min(left, WATCH_SILENCE_MS / 1000))
-            except (nats.errors.TimeoutError, TimeoutError):
-                if time.monotonic() - self._heard > WATCH_SILENCE_MS / 1000:
-                    raise WatchEndedError("it fell silent") from None
-                if time.monotonic() >= until:
-                    return None
-                continue
-            except nats.errors.Error as error:
-                raise WatchEndedError(str(error)) from error
-            self._heard = time.monotonic()
-            if (found := self._read(message)) is not None:
-                return found
-            if time.monotonic() >= until:
-                return None
-
-    def _read(self, message: Msg) -> tuple[str, Seen] | None:
-        headers = message.headers or {}
-        if headers.get("Status") == "100":
-            if headers.get("Nats-Last-Consumer") != str(self._sequence):
-                raise WatchEndedError("a heartbeat tells of another delivery")
+        found = await self.take(timeout)
+        if found is None:
             return None
-        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
-        tokens = message.reply.split(".")
-        if len(tokens) != 9:
-            raise WatchEndedError(f"a delivery without its numbers: {message.reply!r}")
-        revision, sequence, stored, pending = map(int, tokens[5:9])
-        if sequence != self._sequence + 1:
-            raise WatchEndedError("a delivery is missing")
-        self._sequence = sequence
-        self.synced = self.synced or pending == 0
-        value = message.data.decode("ascii", "replace")
-        key = message.subject.removeprefix(self._prefix)
-        return key, Seen(value, revision, self._heard, stored / 1e9)
+        self.synced = self.synced or found.pending == 0
+        value = found.message.data.decode("ascii", "replace")
+        key = found.message.subject.removeprefix(self._prefix)
+        return key, Seen(value, found.place, self.heard, found.stored)
 
 
 class View:

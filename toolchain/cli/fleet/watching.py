@@ -63,22 +63,33 @@ async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
 
 @click.command("tail")
 @click.option("--shard", type=click.IntRange(0, TOTAL_MAX - 1), help="This shard only.")
-@click.option("--type", "types", multiple=True, metavar="NAME", help="These dispatches only.")
-@click.option("--count", type=click.IntRange(1), help="End after so many.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="NAME",
+    help="Such events only; also SHARDFW_GAP and other notices.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @fleet_command
 async def tail_command(
     fleet: Fleet, *, shard: int | None, types: tuple[str, ...], count: int | None, as_json: bool
 ) -> None:
-    """Print the events that nodes publish, as they come."""
-    from toolchain.cli.fleet.tail import follow, line  # noqa: PLC0415
+    """Print the events that nodes publish from now on, each once, until Ctrl-C.
+
+    What a shard's former owner said too late is left out. Notices of the nodes stand between the
+    events: "-- GAP" tells what may be missing, "-- NEW_SESSION" and "-- RESUMED" what a connection
+    began with. "-- not in the stream" are sequences that this command did not see.
+    """
+    from toolchain.cli.fleet.tail import follow  # noqa: PLC0415
 
     left = count
     async with contextlib.aclosing(follow(fleet, shard, types)) as events:
         async for event in events:
             if event is None:
                 continue
-            click.echo(json.dumps(event.report()) if as_json else line(event))
+            click.echo(json.dumps(event.report()) if as_json else event.line())
             left = None if left is None else left - 1
             if left == 0:
                 return
