@@ -9,6 +9,7 @@ from firmware.layouts.bus import (
     BUS_LINE,
     INBOX_SID,
     MESSAGE_MAX,
+    SKIPPED_MAX,
     TOKENS_MAX,
     BusKind,
     BusLink,
@@ -202,6 +203,40 @@ def bus_done(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.ret()
 
 
+@routine(
+    inputs=[In(RBP, BusLink, "the link"), In(RBX, ShardContext, "its workspace")],
+    outputs=[Out(CF, "1 = some of them are still to come, or the link is DOWN")],
+    clobbers=CALLER_SAVED,
+    reads=[BusLink.skip],
+    writes=[BusLink.skip],
+    calls=[bus_readable, bus_more, tls_consume],
+    source="firmware/docs/bus.md#messages",
+)
+def bus_skip(a: Asm, link: BusLink, shard: ShardContext) -> None:
+    """Leave out what came of a message that does not fit into the ring."""
+    none, some = a.label("none"), ECX
+    with a.loop() as pieces:
+        a.cmp(link.skip, 0)
+        a.leave(E, pieces)
+        a.call(bus_readable)
+        a.test(some, some)
+        with a.if_(E):
+            a.call(bus_more)
+            a.j(C, none)
+            a.jmp(pieces.top)
+        a.mov(EAX, link.skip)
+        a.cmp(some, EAX)
+        a.cmov(A, some, EAX)
+        a.sub(link.skip, some)
+        a.call(tls_consume)
+        a.jmp(pieces.top)
+    a.clc()
+    a.ret()
+    a.place(none)
+    a.stc()
+    a.ret()
+
+
 def _number(a: Asm, token: Token, wrong: Label) -> None:
     """RAX := the number that a token is."""
     a.mov(RSI, token.text)
@@ -261,7 +296,7 @@ def bus_arguments(a: Asm, at: Reg64, end: Reg64, verb: Reg32) -> None:
     a.shl(R13D, 4)
     a.add(R13, R14)
     _number(a, Token.at(R13, -Token.SIZE), wrong)
-    a.cmp(RAX, MESSAGE_MAX)
+    a.cmp(RAX, SKIPPED_MAX)
     a.j(A, long_)
     a.mov(got.body_len, EAX)
     a.xor(EAX, EAX)
@@ -293,21 +328,30 @@ def bus_arguments(a: Asm, at: Reg64, end: Reg64, verb: Reg32) -> None:
         BusMessage.subject_len,
     ],
     writes=[
-        BusMessage.header, BusMessage.body, BusMessage.status, BusMessage.inbox, BusMessage.kind,
-        BusLink.message_bytes, BusLink.received,
+        BusMessage.header, BusMessage.body, BusMessage.header_len, BusMessage.body_len,
+        BusMessage.status, BusMessage.inbox, BusMessage.kind, BusMessage.unreadable,
+        BusLink.message_bytes, BusLink.skip, BusLink.received,
     ],
     calls=[
-        bus_done, bus_lines, bus_arguments, bus_readable, bus_more, bus_header, bus_inbox_number,
+        bus_done, bus_skip, bus_lines, bus_arguments, bus_readable, bus_more, bus_header, bus_inbox_number,
         bus_fail,
     ],
     saves=[R12, R13, R14, R15],
     source="NATS client protocol; firmware/docs/bus.md#messages",
 )  # fmt: skip
 def bus_take(a: Asm, link: BusLink, shard: ShardContext) -> None:
-    """Take the next message that is whole; the one in hand is done with."""
+    """Take the next message that is whole; the one in hand is done with.
+
+    Whatever anybody may publish costs that message alone. Only an answer to the node itself, which no
+    server gives in such a form, ends the link.
+    """
     got, line, line_end, whole = BUS_IN.it, R12, R13, R15D
-    none, failed, complete = a.label("none"), a.label("failed"), a.label("complete")
+    none, failed, complete, long_, unreadable, taken = map(
+        a.label, ("none", "failed", "complete", "long", "unreadable", "taken")
+    )
     a.call(bus_done)
+    a.call(bus_skip)
+    a.j(C, none)
     with a.loop() as records:
         a.call(bus_lines)
         a.test(EAX, EAX)
@@ -324,9 +368,8 @@ def bus_take(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.lea(RAX, mem8(line_end, 2 * 2, ref=BUS_LINE))
         a.sub(RAX, line)
         a.add(whole, EAX)
-        a.mov(EDX, MESSAGE_TOO_LONG.code)
         a.cmp(whole, MESSAGE_MAX)
-        a.j(A, failed)
+        a.j(A, long_)
         a.call(bus_readable)
         a.cmp(ECX, whole)
         a.j(AE, complete)
@@ -343,12 +386,16 @@ def bus_take(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.mov(ECX, got.header_len)
     a.lea(RAX, mem8(RSI, index=RCX, ref=BUS_LINE))
     a.mov(got.body, RAX)
+    a.mov(link.message_bytes, whole)
     a.xor(EAX, EAX)
     a.cmp(R14D, Verb.HMSG)
     with a.if_(E):
         a.call(bus_header)
         a.mov(EDX, BAD_HEADER.code)
-        a.j(C, failed)
+        a.j(C, unreadable)
+    a.xor(EDX, EDX)
+    a.place(taken)
+    a.mov(got.unreadable, EDX)
     a.mov(got.status, AX)
     a.xor(EAX, EAX)
     a.cmp(got.sid, INBOX_SID)
@@ -357,11 +404,26 @@ def bus_take(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.mov(ECX, got.subject_len)
         a.call(bus_inbox_number)
     a.mov(got.inbox, EAX)
-    a.mov(link.message_bytes, whole)
     a.inc(link.received)
     a.mov(got.kind, BusKind.MESSAGE)
     a.mov(EAX, BusKind.MESSAGE)
     a.ret()
+
+    # The line alone is in hand; what follows is left out as it comes.
+    a.place(long_)
+    a.lea(RAX, mem8(line_end, 2, ref=BUS_LINE))
+    a.sub(RAX, line)
+    a.mov(link.message_bytes, EAX)
+    a.sub(whole, EAX)
+    a.mov(link.skip, whole)
+    a.mov(EDX, MESSAGE_TOO_LONG.code)
+    a.place(unreadable)
+    a.cmp(got.sid, INBOX_SID)
+    a.j(E, failed)
+    a.xor(EAX, EAX)
+    a.mov(got.header_len, EAX)
+    a.mov(got.body_len, EAX)
+    a.jmp(taken)
     a.place(failed)
     a.call(bus_fail)
     a.place(none)

@@ -51,6 +51,8 @@ LINE_MAX = 16 * 1024
 """Bytes of a line: INFO lists every server of a cluster."""
 MESSAGE_MAX = RING_BYTES - RECEIVE_MSS
 """Bytes of a message with its line: the window moves by whole segments, so this much always fits."""
+SKIPPED_MAX = 64 * 1024 * 1024
+"""Bytes of a message that is stepped over: the largest `max_payload` of a server."""
 TOKENS_MAX = 5
 """Of the line before a message: subject, subscription, reply, bytes of headers, bytes of all."""
 
@@ -128,6 +130,9 @@ class BusLink(Struct):
     index = u8(0x46, "CONTROL or DATA")
     nonce_len = u8(0x47, "bytes; 0 = INFO had none")
     message_bytes = u32(0x48, "bytes in the ring of the message in hand; 0 = none is")
+    skip = u32(
+        0x4C, "bytes behind it of a message that does not fit into the ring; they are left out"
+    )
     received = u64(0x50, "messages since boot")
     sent = u64(0x58, "messages since boot")
     nonce = bytes_(0x60, NONCE_MAX, "what INFO asks to sign, ASCII", align=8)
@@ -160,6 +165,7 @@ class BusMessage(Struct):
     inbox = u32(0x34, "with INBOX_SID: number of the request that it answers")
     status = u16(0x38, "of the header's first line; 0 = none")
     kind = enum8(0x3A, BusKind, "whether there is a message in hand")
+    unreadable = u32(0x3C, "site: why it has neither header nor body; 0 = it is whole")
 
 
 class Token(Struct):

@@ -14,6 +14,15 @@ COMMAND_LINE_MAX = 128
 """Bytes of SUB or UNSUB with the longest names and numbers, and of an answer without its subject."""
 OP_RESTART = 0xFF
 """`"op":"restart"`: the shard closes with 4000 and resumes."""
+ANSWER_RESERVE = 4 * 1024
+"""Bytes of CONTROL's send buffer that answers leave to renewals."""
+RESTART_PACE_MS = 10_000
+"""A shard that is asked to restart has been connected for so long at least."""
+REPLY_PREFIXES = (b"_INBOX", b"_R_.")
+"""Inboxes of clients, whatever they add, and what a server makes of them on another account.
+
+Who asks names the subject of the answer, and the node may publish where the asker may not.
+"""
 NOT_A_COMMAND = SendResult.BAD_BODY
 ERRORS = {
     SendResult.NOT_READY: "not_ready",

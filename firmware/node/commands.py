@@ -5,19 +5,23 @@ from firmware.bus.send import bus_close, bus_open
 from firmware.failure import shard_fail
 from firmware.fleet.cas import control
 from firmware.gateway.submit import gateway_submit
-from firmware.layouts.bus import BUS_IN, BusLink, BusMessage, LinkState
+from firmware.layouts.bus import BUS_IN, BUS_LINE, BusLink, BusMessage, LinkState
+from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
+    ANSWER_RESERVE,
     COMMAND_LINE_MAX,
     COMMAND_RESTART,
     COMMAND_SID,
     COMMANDS,
     ERRORS,
     OP_RESTART,
+    REPLY_PREFIXES,
+    RESTART_PACE_MS,
     Commands,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
-from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot, core
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.send import SendResult
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.layouts.text import TEXT_IN, TEXT_OUT
@@ -47,8 +51,11 @@ from toolchain.asm import (
     RBX,
     RCX,
     RDI,
+    RDX,
     RSI,
+    A,
     Asm,
+    B,
     C,
     E,
     In,
@@ -58,6 +65,7 @@ from toolchain.asm import (
     Z,
     mem8,
     mem16,
+    mem32,
     routine,
 )
 from toolchain.layout.data import constant
@@ -219,7 +227,7 @@ def commands_tick(a: Asm) -> None:
     source="firmware/docs/fleet.md#commands",
 )
 def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
-    """Answer the message in hand; who asked for none, or when there is no room, hears nothing."""
+    """Answer the message in hand; who asked for none, or when there is little room, hears nothing."""
     out, written = a.label("out"), a.label("written")
     a.mov(R12D, result)
     a.mov(R13D, wait)
@@ -227,7 +235,7 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
     a.je(out)
     control(a)
     a.mov(ECX, BUS_IN.it.reply_len)
-    a.add(ECX, 2 * COMMAND_LINE_MAX)
+    a.add(ECX, 2 * COMMAND_LINE_MAX + ANSWER_RESERVE)
     a.call(bus_open)
     a.j(C, out)
     # The text first, further on: the line tells its length.
@@ -277,16 +285,59 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
 
 
 @routine(
+    outputs=[Out(CF, "1 = nobody may be answered there")],
+    clobbers=[RAX, RCX],
+    reads=[BusMessage.reply, BusMessage.reply_len, BUS_LINE],
+    source="firmware/docs/fleet.md#commands",
+)
+def command_reply_judge(a: Asm) -> None:
+    """Judge where an answer is wanted; where none is, nothing speaks against it."""
+    good = a.label("good")
+    a.mov(ECX, BUS_IN.it.reply_len)
+    a.test(ECX, ECX)
+    a.j(Z, good)
+    a.mov(RAX, BUS_IN.it.reply)
+    for prefix in REPLY_PREFIXES:  # unrolled: two prefixes
+        with a.block() as other:
+            a.cmp(ECX, len(prefix))
+            a.leave(B, other)
+            word = int.from_bytes(prefix[:4], "little")
+            a.cmp(mem32(RAX, ref=BUS_LINE), word)
+            a.leave(NE, other)
+            if len(prefix) > 4:
+                a.cmp(mem16(RAX, 4, ref=BUS_LINE), int.from_bytes(prefix[4:], "little"))
+                a.leave(NE, other)
+            a.jmp(good)
+    a.stc()
+    a.ret()
+    a.place(good)
+    a.clc()
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "the shard that is asked")],
     outputs=[Out(EAX, "SendResult"), Out(EDX, "milliseconds to wait when RATE_LIMITED")],
     clobbers=CALLER_SAVED,
-    reads=[BusMessage.body, BusMessage.body_len, ShardContext.state, ShardContext.failure],
+    reads=[
+        BusMessage.body,
+        BusMessage.body_len,
+        BusMessage.unreadable,
+        ShardContext.state,
+        ShardContext.failure,
+        ShardContext.connected_at,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
     calls=[command_parse, gateway_submit, shard_fail, slot_wake],
     source="firmware/docs/fleet.md#commands",
 )
 def command_run(a: Asm, shard: ShardContext) -> None:
     """Carry out the command in BUS_IN, or say why not."""
     refuse, restart = a.label("refuse"), a.label("restart")
+    a.mov(EAX, SendResult.TOO_LARGE)
+    a.cmp(BUS_IN.it.unreadable, MESSAGE_TOO_LONG.code)
+    a.je(refuse)
     a.mov(RSI, BUS_IN.it.body)
     a.mov(ECX, BUS_IN.it.body_len)
     a.call(command_parse)
@@ -311,6 +362,17 @@ def command_run(a: Asm, shard: ShardContext) -> None:
     a.jne(refuse)
     a.cmp(shard.failure, End.NONE)
     a.jne(refuse)
+    a.mov(RDX, core.now)
+    a.sub(RDX, shard.connected_at)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, RESTART_PACE_MS)
+    a.sub(RAX, RDX)
+    with a.if_(A):
+        a.xor(EDX, EDX)
+        a.mov(RCX, CLOCK.it.tsc_cycles_per_ms)
+        a.div(RCX)
+        a.lea(EDX, mem8(RAX, 1, ref=COMPUTED))
+        a.mov(EAX, SendResult.RATE_LIMITED)
+        a.ret()
     a.mov(EDX, End.RECONNECT_REQUESTED)
     a.xor(ECX, ECX)
     a.mov(R8D, CLOSE_KEEPING_SESSION)
@@ -334,14 +396,14 @@ def command_run(a: Asm, shard: ShardContext) -> None:
         ShardContext.shard_id,
     ],
     writes=[Commands.taken, Commands.refused],
-    calls=[command_run, command_answer],
-    saves=[RBX],
+    calls=[command_reply_judge, command_run, command_answer],
+    saves=[RBX, R12],
     source="firmware/docs/fleet.md#commands",
 )
 def command_take(a: Asm) -> None:
     """Take the message in BUS_IN as a command, when its subscription is one of a shard."""
     row, shard = Slot.at(RCX), ShardContext.at(RBX)
-    out, gone, answer = a.label("out"), a.label("gone"), a.label("answer")
+    out, gone, answer, foul = map(a.label, ("out", "gone", "answer", "foul"))
     a.mov(EAX, BUS_IN.it.sid)
     a.sub(EAX, COMMAND_SID)
     a.cmp(EAX, SHARDS_MAX)
@@ -350,6 +412,10 @@ def command_take(a: Asm) -> None:
     a.mov(EDX, Commands.at(RCX).shards.m32(index=RAX, scale=4))
     a.test(EDX, EDX)
     a.jz(out)
+    a.mov(R12D, EAX)
+    a.call(command_reply_judge)
+    a.j(C, foul)
+    a.mov(EAX, R12D)
     # A row may have gone, or to another shard, since the message was sent.
     a.cmp(EAX, core.slots_used)
     a.jae(gone)
@@ -375,5 +441,7 @@ def command_take(a: Asm) -> None:
     a.place(answer)
     a.inc(COMMANDS.it.refused)
     a.jmp(command_answer)
+    a.place(foul)
+    a.inc(COMMANDS.it.refused)
     a.place(out)
     a.ret()

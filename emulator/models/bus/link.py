@@ -18,7 +18,8 @@ REFUSALS = range(0x0C40_0000, 0x0CFF_0000)
 def bus_fail(w: World, link: int, shard: int, error: int) -> None:
     """One line, a reset, and another server after a random time that grows."""
     bus, context = w.view(BusLink, link), w.view(ShardContext, shard)
-    bus.error, bus.message_bytes = error, 0
+    bus.error = error
+    bus.message_bytes = bus.skip = 0
     w.g(BUS_IN).kind = BusKind.NONE
     jitter = drbg_u64(w) % 2**32 % 201
     refused = error in REFUSALS

@@ -8,17 +8,20 @@ from emulator.models.node.command_text import command_parse
 from emulator.models.node.slots import slot_wake
 from emulator.models.text import put_decimal
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
+from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
+    ANSWER_RESERVE,
     COMMAND_LINE_MAX,
     COMMAND_RESTART,
     COMMAND_SID,
     COMMANDS,
     ERRORS,
     OP_RESTART,
+    REPLY_PREFIXES,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
-from firmware.layouts.node import CORE, SLOT_ACTIVE
+from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.send import SendResult
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.limits import SHARDS_MAX
@@ -85,7 +88,7 @@ def command_answer(w: World, result: int, wait: int) -> None:
     message, link = w.g(BUS_IN), w.g(BUS).links[CONTROL]
     if not message.reply_len:
         return
-    size = message.reply_len + 2 * COMMAND_LINE_MAX
+    size = message.reply_len + 2 * COMMAND_LINE_MAX + ANSWER_RESERVE
     at, full = bus_open(w, link.address_, link.context, size)
     if full:
         return
@@ -103,15 +106,29 @@ def command_answer(w: World, result: int, wait: int) -> None:
 
 
 @model
+def command_reply_judge(w: World) -> int:
+    """An inbox, or none."""
+    message = w.g(BUS_IN)
+    reply = w.read(message.reply, message.reply_len) if message.reply_len else b""
+    return int(bool(reply) and not reply.startswith(REPLY_PREFIXES))
+
+
+@model
 def command_run(w: World, shard: int) -> tuple[int, int]:
     """The send path judges; a restart needs a connection."""
     message, context = w.g(BUS_IN), w.view(ShardContext, shard)
+    if message.unreadable == MESSAGE_TOO_LONG.code:
+        return SendResult.TOO_LARGE, 0
     bad, op, body, length = command_parse(w, message.body, message.body_len)
     if bad or op is None or body is None or length is None:
         return SendResult.BAD_BODY, 0
     if op == OP_RESTART:
         if context.state != ShardState.READY or context.failure:
             return SendResult.NOT_READY, 0
+        cycles = w.g(CLOCK).tsc_cycles_per_ms
+        left = 10_000 * cycles - (w.g(CORE).now - context.connected_at) % 2**64
+        if left > 0:
+            return SendResult.RATE_LIMITED, left // cycles + 1
         close, error = CLOSE_KEEPING_SESSION, COMMAND_RESTART.code
         shard_fail(w, shard, End.RECONNECT_REQUESTED, 0, close, error)
     else:
@@ -128,6 +145,9 @@ def command_take(w: World) -> None:
     core, commands = w.g(CORE), w.g(COMMANDS)
     n = (w.g(BUS_IN).sid - COMMAND_SID) % 2**32
     if n >= SHARDS_MAX or not _subscribed(w, n):
+        return
+    if command_reply_judge(w):
+        commands.refused += 1
         return
     row, result, wait = core.slots[n], int(SendResult.NOT_READY), 0
     if n < core.slots_used and row.flags & SLOT_ACTIVE:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firmware.bus.link import bus_fail
 from firmware.bus.messages import bus_done, bus_take
 from firmware.layouts.bus import BUS_IN, MESSAGE_MAX, BusKind, LinkState
 from firmware.layouts.bus_sites import ARGUMENTS, BAD_HEADER, MESSAGE_END, MESSAGE_TOO_LONG
@@ -135,17 +136,8 @@ def test_the_largest_message_fits_and_one_byte_more_does_not():
         BENCH.up()
         body = b"x" * (MESSAGE_MAX - overhead + extra)
         BENCH.arrive(msg(b"a", 2, body)[: RING_BYTES - 100])
-        got = BENCH.message()
-        assert (got is None) == bool(extra)
-    assert BENCH.link.error == MESSAGE_TOO_LONG.code
-
-
-def test_a_size_beyond_the_ring_is_refused_before_it_is_waited_for():
-    BENCH.up()
-    BENCH.arrive(b"MSG a 2 19021\r\n")
-    assert BENCH.message() is None
-    assert BENCH.link.error == MESSAGE_TOO_LONG.code
-    assert BENCH.link.state == LinkState.DOWN
+        assert BENCH.message()[5] == (b"" if extra else body)
+    assert BENCH.lab.g(BUS_IN).unreadable == MESSAGE_TOO_LONG.code
 
 
 BAD = [
@@ -163,22 +155,13 @@ BAD = [
     (ARGUMENTS, b"HMSG a 2 r 12 12 12\r\n"),
     (ARGUMENTS, b"HMSG a 2 13 12\r\n"),
     (ARGUMENTS, b"HMSG a 2 x 12\r\n"),
-    (MESSAGE_TOO_LONG, b"HMSG a 2 12 1000000\r\n"),
-    (MESSAGE_TOO_LONG, b"MSG " + b"a" * 100 + b" 2 19000\r\n"),
+    (MESSAGE_TOO_LONG, b"HMSG a 2 12 67108865\r\n"),
+    (MESSAGE_TOO_LONG, b"MSG a 1 19021\r\n"),
+    (MESSAGE_TOO_LONG, b"MSG " + b"a" * 100 + b" 1 19000\r\n"),
     (MESSAGE_END, b"MSG a 2 1\r\nxy\r\n"),
     (MESSAGE_END, b"MSG a 2 1\r\nx\n\r\n"),
     (MESSAGE_END, b"MSG a 2 2\r\nx\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 0 0\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 11 11\r\nNATS/1.0\r\n\r\r\n"),
-    (BAD_HEADER, b"HMSG a 2 12 12\r\nNATS/1.1\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 12 12\r\nNATS/1.0\r\n\r\r\r\n"),
-    (BAD_HEADER, b"HMSG a 2 13 13\r\nNATS/1.0 \r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 15 15\r\nNATS/1.0 50\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 5x3\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 /03\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 14 14\r\nNATS/1.0 5\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0 50:\r\n\r\n\r\n"),
-    (BAD_HEADER, b"HMSG a 2 16 16\r\nNATS/1.0x503\r\n\r\n\r\n"),
+    (BAD_HEADER, b"HMSG a 1 0 0\r\n\r\n"),
 ]
 
 
@@ -190,6 +173,58 @@ def test_what_no_server_may_send_ends_the_link(site, raw):
     link = BENCH.link
     assert (link.error, link.state, link.failures) == (site.code, LinkState.DOWN, 1)
     assert BENCH.lines()[-1].startswith(f"bus.down link=control error={site.code:#x} server=0")
+
+
+UNFRAMED = [
+    b"",
+    b"NATS/1.0\r\n\r",
+    b"NATS/1.1\r\n\r\n",
+    b"NATS/1.0\r\n\r\r",
+    b"NATS/1.0 \r\n\r\n",
+    b"NATS/1.0 50\r\n\r\n",
+    b"NATS/1.0 5x3\r\n\r\n",
+    b"NATS/1.0 /03\r\n\r\n",
+    b"NATS/1.0 5\r\n\r\n",
+    b"NATS/1.0 50:\r\n\r\n",
+    b"NATS/1.0x503\r\n\r\n",
+    b"GARBAGE!",
+]
+
+
+@pytest.mark.parametrize("header", UNFRAMED)
+def test_a_header_block_of_another_kind_costs_its_message_alone(header):
+    BENCH.up()
+    BENCH.arrive(hmsg(b"shardfw.b1.cmd.0", 2, header, b"body", b"r") + msg(b"b", 2, b"next"))
+    assert BENCH.message() == (b"shardfw.b1.cmd.0", 2, b"r", 0, b"", b"", 0)
+    assert BENCH.lab.g(BUS_IN).unreadable == BAD_HEADER.code
+    assert BENCH.message()[5] == b"next"
+    assert BENCH.lab.g(BUS_IN).unreadable == 0
+    assert (BENCH.link.state, BENCH.link.received) == (LinkState.UP, 2)
+
+
+@pytest.mark.parametrize("size", [MESSAGE_MAX, 3 * RING_BYTES, 100_000])
+@pytest.mark.parametrize("step", [1_000, RING_BYTES - 100])
+def test_a_message_that_does_not_fit_is_stepped_over(size, step):
+    BENCH.up()
+    stream = hmsg(b"$KV.shardfw.b1.ctl.x", 2, EXPECTED, b"x" * size, WATCH) + msg(b"b", 2, b"next")
+    got = []
+    while stream:
+        room = min(step, RING_BYTES - BENCH.tcp.ring_ready)
+        BENCH.arrive(stream[:room])
+        stream = stream[room:]
+        while (message := BENCH.message()) is not None:
+            got.append((*message, int(BENCH.lab.g(BUS_IN).unreadable)))
+    long_ = (b"$KV.shardfw.b1.ctl.x", 2, WATCH, 0, b"", b"", 0, MESSAGE_TOO_LONG.code)
+    assert got == [long_, (b"b", 2, b"", 0, b"", b"next", 0, 0)]
+    assert (BENCH.tcp.ring_ready, BENCH.link.skip, BENCH.link.state) == (0, 0, LinkState.UP)
+
+
+def test_the_end_of_the_link_ends_what_is_left_out():
+    BENCH.up()
+    BENCH.arrive(b"MSG a 2 30000\r\nxxx")
+    assert BENCH.message() == (b"a", 2, b"", 0, b"", b"", 0)
+    BENCH.bus(bus_fail, error=MESSAGE_END.code)
+    assert BENCH.link.skip == 0
 
 
 @pytest.mark.parametrize(

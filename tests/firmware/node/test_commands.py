@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from firmware.gateway.poll import gateway_poll
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
-from firmware.layouts.commands import COMMAND_SID, COMMANDS, OP_RESTART
+from firmware.layouts.bus_sites import BAD_HEADER, MESSAGE_TOO_LONG
+from firmware.layouts.commands import (
+    ANSWER_RESERVE,
+    COMMAND_LINE_MAX,
+    COMMAND_SID,
+    COMMANDS,
+    OP_RESTART,
+)
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CORE, SLOT_ACTIVE
@@ -17,7 +24,7 @@ from firmware.layouts.tcp import TcpState
 from firmware.limits import SHARDS_MAX
 from firmware.node.command_text import OP_MAX, command_parse
 from firmware.node.commands import command_take, commands_tick
-from tests.support.gateway_client import GatewayClient, ready_data
+from tests.support.gateway_client import CYCLES_PER_MS, GatewayClient, ready_data
 from tests.support.lab import Lab
 from tests.support.stream import Stream
 
@@ -55,8 +62,9 @@ class Commanded(GatewayClient):
         LAB.call(commands_tick)
         return self.link.take_sent()
 
-    def ask(self, body, *, sid=COMMAND_SID, reply=REPLY):
+    def ask(self, body, *, sid=COMMAND_SID, reply=REPLY, unreadable=0):
         message, at = LAB.g(BUS_IN), LAB.machine.alloc(64)
+        message.unreadable = unreadable
         LAB.machine.write(at, reply)
         message.sid, message.reply, message.reply_len = sid, at, len(reply)
         message.body, message.body_len = LAB.put(body), len(body)
@@ -190,7 +198,38 @@ def test_shard_that_is_not_ready(node):
     assert node.answer(b'{"op":"restart"}') == refused("not_ready")
 
 
+def test_a_message_too_long_for_the_ring_is_refused_by_name(node):
+    assert node.answer(b"", unreadable=MESSAGE_TOO_LONG.code) == refused("too_large")
+    assert node.answer(b"", unreadable=BAD_HEADER.code) == refused("bad_body")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"$KV.shardfw.b1.ctl.lease.0", b"$JS.API.STREAM.PURGE.KV_shardfw", b"shardfw.b1.ev.3.READY",
+        b"_I.n7.3fa2c1d0.c.2", b"_W.n7.1", b"_E.n7.1", b"_INBO", b"_INBOY", b"_R_", b"_R_x", b"_",
+    ],
+)  # fmt: skip
+def test_nobody_makes_the_node_publish_for_them(node, reply):
+    assert node.ask(b'{"op":3,"d":{}}', reply=reply) == b""
+    assert node.sent() == []
+    assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (0, 1)
+
+
+@pytest.mark.parametrize("reply", [b"_INBOX.a.b", b"_INBOX_b1.x", b"_INBOX", b"_R_.k4"])
+def test_every_clients_inbox_is_answered(node, reply):
+    assert node.ask(b'{"op":3,"d":{}}', reply=reply).startswith(b"PUB " + reply + b" 11\r\n")
+
+
+@pytest.mark.parametrize(("connected_ms", "left"), [(0, 10_001), (9_999, 2), (10_000, 0)])
+def test_a_restart_is_asked_of_a_shard_that_has_been_connected_a_while(node, connected_ms, left):
+    node.shard.connected_at = node.now - connected_ms * CYCLES_PER_MS
+    wanted = {"ok": True} if not left else {**refused("rate_limited"), "retry_after_ms": left}
+    assert node.answer(b'{"op":"restart"}') == wanted
+
+
 def test_restart_closes_with_the_session_kept(node):
+    node.shard.connected_at = node.now - 10_000 * CYCLES_PER_MS
     assert node.answer(b'{"op":"restart"}') == {"ok": True}
     assert (node.shard.failure, node.shard.failure_close) == (End.RECONNECT_REQUESTED, 4000)
     assert node.answer(b' { "op" : "restart" } ') == refused("not_ready")
@@ -215,7 +254,7 @@ def test_other_subscriptions_are_no_commands(node, sid):
 
 
 def test_answer_without_room_is_lost(node):
-    node.link.fill(0)
+    node.link.fill(ANSWER_RESERVE + 2 * COMMAND_LINE_MAX)
     assert b"ok" not in node.ask(b'{"op":3,"d":{}}')
     assert node.sent() == [{"op": 3, "d": {}}]
 
