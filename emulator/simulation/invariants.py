@@ -249,8 +249,9 @@ def _state_fields(_old: ShardRow, new: ShardRow, _turn: Turn) -> str:
         case S.READY:
             good = new.connected_at != 0 and new.attempt_deadline == 0 and new.phase == Phase.NONE
         case S.BACKOFF:
-            # A fleet's row is taken for one that was READY before; the first READY is a dispatch.
-            fresh = new.held != 0 and new.dispatches == 0
+            # A fleet's row is taken for one that was READY before; this one was not, unless it
+            # identified and READY came, or its Resume was accepted. Replayed dispatches may come before.
+            fresh = new.held != 0 and not (new.resumes or (new.identifies and new.dispatches))
             away = new.disconnected_at != 0 or not new.flags & ShardFlag.ESTABLISHED or fresh
             good = new.connected_at == 0 and away and new.phase == Phase.NONE
         case _:

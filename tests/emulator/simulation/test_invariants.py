@@ -225,6 +225,23 @@ def test_an_expired_lease_allows_held_and_fatal_shards_only():
     assert broken(held, talking, turn) == {"expired lease"}
 
 
+@pytest.mark.parametrize(
+    ("had", "good"),
+    [
+        ({"held": 2}, True),
+        ({"held": 2, "dispatches": 71}, True),
+        ({"held": 2, "identifies": 1}, True),
+        ({"held": 2, "identifies": 1, "dispatches": 1}, False),
+        ({"held": 2, "resumes": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_fleet_s_row_that_was_never_ready_lost_nothing(had, good):
+    """It takes another node's session over and is closed while that is replayed."""
+    lost = row(S.BACKOFF, disconnected_at=0, flags=ShardFlag.ESTABLISHED, **had)
+    assert ("fields of the state" in broken(lost, lost)) == (not good)
+
+
 def test_a_backoff_longer_than_the_policy_needs_a_required_wait():
     long = {"evidence_delay_ms": 30_001, "reconnect_deadline": NOW + 30_001 * CYCLES_PER_MS}
     assert "backoff" in broken(row(S.READY), row(S.BACKOFF, **long))
