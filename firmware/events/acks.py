@@ -1,15 +1,19 @@
 """Acknowledgements: what the stream has taken, in order, and what it has not taken in time."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.layouts.bus import BUS_IN, BusMessage
+from firmware.fleet.tokens import key_number
+from firmware.layouts.bus import BUS, BUS_IN, DATA, BusLink, BusMessage
 from firmware.layouts.events import EventStream, Stuck
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import PUBLISH_REFUSED, PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, CORE, Clock, CoreState, Slot, core
 from firmware.layouts.outbox import (
     ACK_TIMEOUT_MS,
+    AGAIN_MS,
     ENTRIES,
+    HEAD_MAX,
     OUTBOX,
+    STUB_MAX,
     EntryState,
     Outbox,
     OutboxEntry,
@@ -17,15 +21,23 @@ from firmware.layouts.outbox import (
 from firmware.layouts.shard import ShardContext
 from firmware.log import log, log_write
 from toolchain.asm import (
+    AE,
+    BE,
     EAX,
     EBX,
     ECX,
     EDX,
+    NE,
+    R8,
     R8D,
+    R9D,
     R12,
+    R13,
+    R13D,
     RAX,
     RBX,
     RCX,
+    RDI,
     RDX,
     RSI,
     A,
@@ -38,12 +50,16 @@ from toolchain.asm import (
     mem64,
     routine,
 )
+from toolchain.layout.data import constant
 
 ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
 TAKEN = b'{"stream":'
 """How the answer begins that says where a publication lies; an error begins otherwise."""
 DOUBLE = b"true}"
 """How it ends when the stream knew the publication already."""
+ERROR_KEY = constant("publish_error_key", b'"err_code":', "why the stream did not take it")
+TOO_LARGE = 10054
+"""The error of a message that is larger than the stream takes."""
 ANSWER = Region("the answer of the stream", "in the link's ring, bounded by its length")
 NUMBER_BITS = ENTRIES - 1
 IN, OUT = BUS_IN.it, OUTBOX.it
@@ -151,15 +167,107 @@ def outbox_settle(a: Asm) -> None:
 
 
 @routine(
+    inputs=[In(RDX, OutboxEntry, "the waiting publication whose answer is in BUS_IN")],
     clobbers=CALLER_SAVED,
-    reads=[BusMessage, ANSWER, Outbox.first, Outbox.next, OutboxEntry],
+    reads=[
+        BusMessage,
+        Outbox.first,
+        Outbox.freed,
+        Outbox.again_at,
+        Outbox.refusals,
+        Outbox.too_large,
+        OutboxEntry,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[
+        OutboxEntry.state,
+        Outbox.refused,
+        Outbox.again_at,
+        Outbox.refusals,
+        Outbox.too_large,
+    ],
+    calls=[key_number, outbox_settle, log_write],
+    saves=[R12, R13],
+    source="firmware/docs/events.md#refusals",
+)
+def outbox_refused(a: Asm, entry: OutboxEntry) -> None:
+    """Let everything go again a little later; what is too large for the stream never does."""
+    later, entry = a.label("later"), OutboxEntry.at(R12)
+
+    def tell() -> None:
+        a.mov(ECX, entry.sequence)
+        a.movzx(EDX, entry.slot)
+        a.movzx(R8D, IN.status)
+        a.mov(R9D, R13D)
+        log(a, PUBLISH_REFUSED)
+
+    a.mov(R12, RDX)
+    a.xor(R13D, R13D)
+    a.inc(OUT.refused)
+    a.cmp(IN.status, 0)
+    with a.if_(E):
+        a.mov(RSI, IN.body)
+        a.mov(R8D, IN.body_len)
+        a.add(R8, RSI)
+        a.lea(RDI, ERROR_KEY.address)
+        a.mov(EDX, ERROR_KEY.size)
+        a.call(key_number)
+        a.mov(R13D, EAX)
+    a.cmp(R13D, TOO_LARGE)
+    a.j(NE, later)
+    # It begins where the one before it ends.
+    a.mov(ECX, IN.inbox)
+    a.mov(RAX, OUT.freed)
+    a.cmp(ECX, OUT.first)
+    with a.if_(NE):
+        a.dec(ECX)
+        a.mov(RAX, entry_at(a).end)
+    a.neg(RAX)
+    a.add(RAX, entry.end)
+    # A stub has no other that could stand for it.
+    a.cmp(EAX, HEAD_MAX + STUB_MAX)
+    a.j(BE, later)
+    a.mov(ECX, OUT.too_large)
+    a.dec(ECX)  # 0 = none is above all
+    a.cmp(ECX, EAX)
+    with a.if_(AE):
+        a.mov(OUT.too_large, EAX)
+    a.mov(entry.state, EntryState.FAILED)
+    tell()
+    a.jmp(outbox_settle)
+
+    a.place(later)
+    a.cmp(OUT.again_at, 0)
+    with a.if_(E):
+        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AGAIN_MS)
+        a.add(RAX, core.now)
+        a.mov(OUT.again_at, RAX)
+        a.inc(OUT.refusals)
+        a.cmp(OUT.refusals, 1)
+        with a.if_(E):
+            tell()
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    reads=[
+        BusMessage,
+        BusLink.midway,
+        ANSWER,
+        Outbox.first,
+        Outbox.next,
+        Outbox.sending,
+        OutboxEntry,
+    ],
     writes=[
         OutboxEntry.state,
         Outbox.acknowledged,
         Outbox.duplicates,
-        Outbox.refused,
+        Outbox.refusals,
     ],
-    calls=[outbox_settle, log_write],
+    calls=[outbox_settle, outbox_refused],
     source="firmware/docs/events.md#acknowledgements",
 )
 def outbox_answer(a: Asm) -> None:
@@ -172,6 +280,12 @@ def outbox_answer(a: Asm) -> None:
     a.sub(EDX, OUT.first)
     a.cmp(EAX, EDX)
     a.jae(none)
+    # While it is on its way again, this answers the time before.
+    a.cmp(ECX, OUT.sending)
+    with a.if_(E):
+        a.lea(RAX, BUS.it.links.address)
+        a.cmp(BusLink.at(RAX, DATA * BusLink.SIZE).midway, 0)
+        a.j(NE, none)
     entry = entry_at(a)
     a.cmp(entry.state, EntryState.WAITING)
     a.jne(none)
@@ -184,21 +298,15 @@ def outbox_answer(a: Asm) -> None:
         a.cmp(mem(RSI, at, ref=ANSWER), RAX)
         a.jne(refused)
     a.mov(entry.state, EntryState.DONE)
+    a.mov(OUT.refusals, 0)
     a.inc(OUT.acknowledged)
     a.mov(EAX, int.from_bytes(DOUBLE[:4], "little"))
     a.cmp(mem32(RSI, -len(DOUBLE), index=RCX, ref=ANSWER), EAX)
     with a.if_(E):
         a.inc(OUT.duplicates)
     a.jmp(outbox_settle)
-
     a.place(refused)
-    a.mov(entry.state, EntryState.FAILED)
-    a.inc(OUT.refused)
-    a.mov(ECX, entry.sequence)
-    a.movzx(EDX, entry.slot)
-    a.movzx(R8D, IN.status)
-    log(a, PUBLISH_REFUSED)
-    a.jmp(outbox_settle)
+    a.jmp(outbox_refused)
     a.place(none)
     a.ret()
 

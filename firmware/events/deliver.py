@@ -9,7 +9,7 @@ from firmware.bus.link import bus_fail
 from firmware.bus.messages import bus_done
 from firmware.bus.send import bus_close, bus_open
 from firmware.bus.turn import bus_discard, bus_next
-from firmware.events.acks import outbox_answer, outbox_overdue
+from firmware.events.acks import entry_at, outbox_answer, outbox_overdue
 from firmware.layouts.bus import (
     BUS,
     BUS_IN,
@@ -21,13 +21,22 @@ from firmware.layouts.bus import (
     LinkState,
 )
 from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.outbox import ENTRIES, OUTBOX, OUTBOX_RING, Outbox, OutboxEntry
+from firmware.layouts.node import CoreState, core
+from firmware.layouts.outbox import (
+    ENTRIES,
+    OUTBOX,
+    OUTBOX_RING,
+    EntryState,
+    Outbox,
+    OutboxEntry,
+)
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.text import TEXT_OUT
 from firmware.limits import OUTBOX_BYTES
 from toolchain.asm import (
     AE,
     AL,
+    BE,
     EAX,
     ECX,
     EDI,
@@ -36,6 +45,7 @@ from toolchain.asm import (
     NE,
     R12,
     R12D,
+    R13,
     RAX,
     RBP,
     RBX,
@@ -89,6 +99,79 @@ def outbox_pass(a: Asm, link: BusLink) -> None:
 
 
 @routine(
+    inputs=[In(RBP, BusLink, "the link DATA, in the middle of nothing")],
+    clobbers=[RAX, RCX, RDX],
+    reads=[Outbox.first, Outbox.next, Outbox.freed, OutboxEntry.state],
+    writes=[
+        Outbox.sent,
+        Outbox.sending,
+        Outbox.again_at,
+        Outbox.acknowledged,
+        OutboxEntry.state,
+        BusLink.midway,
+    ],
+    source="firmware/docs/events.md#refusals",
+)
+def outbox_again(a: Asm, link: BusLink) -> None:
+    """Go back to the oldest publication that waits, and await every answer anew."""
+    a.mov(RAX, OUT.freed)
+    a.mov(OUT.sent, RAX)
+    a.mov(EAX, OUT.first)
+    a.mov(OUT.sending, EAX)
+    a.mov(link.midway, 0)
+    a.mov(OUT.again_at, 0)
+    # One that is answered already would be freed while it leaves a second time.
+    with a.loop() as each:
+        a.cmp(EAX, OUT.next)
+        a.leave(E, each)
+        a.mov(ECX, EAX)
+        entry = entry_at(a)
+        a.cmp(entry.state, EntryState.DONE)
+        with a.if_(E):
+            a.dec(OUT.acknowledged)
+        a.mov(entry.state, EntryState.WAITING)
+        a.inc(EAX)
+        a.jmp(each.top)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBP, BusLink, "the link DATA")],
+    outputs=[Out(RAX, "position that nothing may pass for now")],
+    clobbers=[RCX, RDX],
+    reads=[
+        BusLink.midway,
+        CoreState.now,
+        Outbox.again_at,
+        Outbox.sent,
+        Outbox.sending,
+        Outbox.end,
+        OutboxEntry.end,
+    ],
+    calls=[outbox_again],
+    source="firmware/docs/events.md#refusals",
+)
+def outbox_limit(a: Asm, link: BusLink) -> None:
+    """Let what has begun end after a refusal, then nothing until it is time to go back."""
+    with a.block() as plain:
+        a.mov(RCX, OUT.again_at)
+        a.test(RCX, RCX)
+        a.leave(Z, plain)
+        a.cmp(link.midway, 0)
+        with a.if_(NE):
+            a.mov(ECX, OUT.sending)
+            a.mov(RAX, entry_at(a).end)
+            a.ret()
+        a.mov(RAX, OUT.sent)
+        a.cmp(RCX, core.now)
+        with a.if_(A):
+            a.ret()
+        a.call(outbox_again)
+    a.mov(RAX, OUT.end)
+    a.ret()
+
+
+@routine(
     inputs=[In(RBP, BusLink, "the link DATA"), In(RBX, ShardContext, "its workspace")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -99,24 +182,30 @@ def outbox_pass(a: Asm, link: BusLink) -> None:
         Outbox.ups,
         Outbox.sent,
         Outbox.first,
-        Outbox.end,
         Outbox.freed,
         OUTBOX_RING,
     ],
-    writes=[Outbox.ups, Outbox.sent, Outbox.sending, BusLink.midway, TEXT_OUT],
-    calls=[bus_open, bus_close, bus_fail, outbox_pass],
-    saves=[R12],
+    writes=[
+        Outbox.ups,
+        Outbox.sent,
+        Outbox.sending,
+        Outbox.refusals,
+        Outbox.too_large,
+        TEXT_OUT,
+    ],
+    calls=[bus_open, bus_close, bus_fail, outbox_again, outbox_limit, outbox_pass],
+    saves=[R12, R13],
     source="firmware/docs/events.md#links",
 )
 def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
     """Send what has room; on another connection everything that waits."""
-    again, go = a.label("again"), a.label("go")
+    other, go = a.label("other"), a.label("go")
     a.cmp(link.state, LinkState.UP)
     with a.if_(NE):
         a.ret()
     a.mov(EAX, link.ups)
     a.cmp(EAX, OUT.ups)
-    a.j(NE, again)
+    a.j(NE, other)
     a.mov(RAX, OUT.sent)
     a.cmp(RAX, OUT.freed)
     a.j(AE, go)
@@ -125,17 +214,23 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
     with a.if_(NE):
         a.mov(EDX, PUBLISH_CUT.code)
         a.jmp(bus_fail)
-    a.place(again)
-    a.mov(EAX, link.ups)
-    a.mov(OUT.ups, EAX)
     a.mov(RAX, OUT.freed)
     a.mov(OUT.sent, RAX)
     a.mov(EAX, OUT.first)
     a.mov(OUT.sending, EAX)
-    a.mov(link.midway, 0)
+    a.jmp(go)
+    # Another server may take what the last one did not.
+    a.place(other)
+    a.mov(EAX, link.ups)
+    a.mov(OUT.ups, EAX)
+    a.mov(OUT.refusals, 0)
+    a.mov(OUT.too_large, 0)
+    a.call(outbox_again)
     a.place(go)
+    a.call(outbox_limit)
+    a.mov(R13, RAX)
     with a.loop() as pieces:
-        a.mov(RCX, OUT.end)
+        a.mov(RCX, R13)
         a.sub(RCX, OUT.sent)
         a.leave(Z, pieces)
         a.mov(R12D, PIECE)
@@ -157,9 +252,9 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
 
 
 @routine(
-    outputs=[Out(RAX, "TSC when something is overdue; all ones = nothing waits")],
+    outputs=[Out(RAX, "TSC when something is overdue or goes again; all ones = nothing waits")],
     clobbers=CALLER_SAVED,
-    reads=[Outbox.base, BusLink.context, BusMessage.sid],
+    reads=[Outbox.base, Outbox.again_at, CoreState.now, BusLink.context, BusMessage.sid],
     calls=[bus_discard, bus_next, bus_done, outbox_answer, outbox_overdue, outbox_send],
     saves=[RBX, RBP, R12],
     source="firmware/docs/events.md#links",
@@ -188,5 +283,11 @@ def publish_tick(a: Asm) -> None:
     a.call(outbox_overdue)
     a.mov(R12, RAX)
     a.call(outbox_send)
+    a.mov(RAX, OUT.again_at)
+    with a.block() as late:
+        a.cmp(RAX, core.now)
+        a.leave(BE, late)
+        a.cmp(RAX, R12)
+        a.cmov(B, R12, RAX)
     a.mov(RAX, R12)
     a.ret()

@@ -267,6 +267,7 @@ def publish_stub(a: Asm, length: Reg32, sequence: Reg32, name: Reg64, name_len: 
         Assembly.bytes_at,
         Assembly.filled,
         BusLink.max_payload,
+        Outbox.too_large,
     ],
     calls=[
         assembly_leave,
@@ -317,12 +318,16 @@ def publish_whole(
     a.place(named)
     a.cmp(R13D, ASSEMBLY_BYTES)
     a.j(A, stub)
-    # What the server takes counts the headers, too.
+    # What server and stream take counts the headers, too.
+    a.lea(ECX, mem8(R13, HEAD_MAX, ref=COMPUTED))
+    a.mov(EAX, OUT.too_large)
+    a.dec(EAX)  # 0 = none is above all
+    a.cmp(ECX, EAX)
+    a.j(A, stub)
     a.lea(RAX, BUS.it.links.address)
     a.mov(EAX, BusLink.at(RAX, DATA * BusLink.SIZE).max_payload)
     a.test(EAX, EAX)
     a.j(Z, fits)
-    a.lea(ECX, mem8(R13, HEAD_MAX, ref=COMPUTED))
     a.cmp(ECX, EAX)
     a.j(BE, fits)
     a.place(stub)

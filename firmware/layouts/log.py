@@ -144,7 +144,9 @@ SHARD_NO_CLOCK = code(
 )
 SHARD_HELD = code("shard.held", Level.WARN, hold=names(Hold), sequence=_SEQUENCE)
 EVENTS_SUBSCRIBED = code("events.subscribed", Level.INFO, address=IP, port=DEC, place=DEC)
-PUBLISH_REFUSED = code("events.publishRefused", Level.ERROR, slot=DEC, sequence=DEC, status=DEC)
+PUBLISH_REFUSED = code(
+    "events.publishRefused", Level.ERROR, slot=DEC, sequence=DEC, status=DEC, error=DEC
+)
 PUBLISH_STUCK = code("events.publishStuck", Level.WARN, why=names(Stuck), acknowledged=DEC)
 PUBLISH_OVERSIZE = code("events.oversize", Level.WARN, bytes=DEC, sequence=DEC)
 OWNING_FULL = code("fleet.noRoom", Level.ERROR, slot=DEC, shards=DEC, made=DEC)

@@ -17,6 +17,8 @@ ENTRIES = 512
 ASSEMBLIES = 4
 ACK_TIMEOUT_MS = 10_000
 """A publication that nobody acknowledged for so long ends its shard's connection."""
+AGAIN_MS = 250
+"""What the stream does not take is sent again after this: an election of a leader takes some of them."""
 STALL_MS = 1_000
 """A shard that finds no room reads on after this, and publishes nothing until it has resumed."""
 STALL_RETRY_MS = 5
@@ -64,7 +66,8 @@ class Assembly(Struct):
     since = u64(0x10, "TSC of its last part")
 
 
-_STUB_AT = 0x80 + HEAD_MAX
+_HEAD_AT = 0xC0
+_STUB_AT = _HEAD_AT + HEAD_MAX
 _ASSEMBLIES_AT = _STUB_AT + STUB_MAX
 _ENTRIES_AT = _ASSEMBLIES_AT + ASSEMBLIES * Assembly.SIZE
 
@@ -90,7 +93,12 @@ class Outbox(Struct):
     overdue = u64(0x50, "not answered in time")
     oversize = u64(0x58, "told by a stub, because they were too large")
     dropped = u64(0x60, "dispatches that found no room; their shards resume")
-    head = bytes_(0x80, HEAD_MAX, "control line and headers of the publication that is made")
+    again_at = u64(0x70, "TSC when all that waits is sent again; 0 = nothing was refused")
+    refusals = u32(0x78, "times in a row that it had to be, without an acknowledgement between")
+    too_large = u32(
+        0x7C, "bytes of the smallest publication that the stream refused for its size; 0 = none"
+    )
+    head = bytes_(_HEAD_AT, HEAD_MAX, "control line and headers of the publication that is made")
     stub = bytes_(_STUB_AT, STUB_MAX, "what stands for a dispatch that is too large")
     assemblies = array(_ASSEMBLIES_AT, Assembly, ASSEMBLIES, "messages that are put together")
     entries = array(_ENTRIES_AT, OutboxEntry, ENTRIES, "by number")

@@ -4,13 +4,23 @@ from typing import Any
 
 from emulator.effects import World, model
 from emulator.models.events.outbox import entry
+from emulator.models.fleet.tokens import key_number
 from emulator.models.log import log
-from firmware.layouts.bus import BUS_IN
+from firmware.events.acks import ERROR_KEY, TOO_LARGE
+from firmware.layouts.bus import BUS, BUS_IN, DATA
 from firmware.layouts.events import Stuck
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import PUBLISH_REFUSED, PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, OUTBOX, EntryState, OutboxEntry
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    AGAIN_MS,
+    HEAD_MAX,
+    OUTBOX,
+    STUB_MAX,
+    EntryState,
+    OutboxEntry,
+)
 from firmware.layouts.shard import ShardContext
 
 _CONNECTED = (GatewayState.WAIT_RESUMED, GatewayState.READY)
@@ -58,8 +68,42 @@ def _waiting(w: World) -> Any:  # noqa: ANN401 - a view, or nothing
     box, number = w.g(OUTBOX), w.g(BUS_IN).inbox
     if (number - box.first) % 2**32 >= (box.next - box.first) % 2**32:
         return None
+    if number == box.sending and w.g(BUS).links[DATA].midway:
+        return None
     row = entry(w, number)
     return row if row.state == EntryState.WAITING else None
+
+
+def _bytes_of(w: World, number: int) -> int:
+    """Return how many bytes of the ring a publication has."""
+    box = w.g(OUTBOX)
+    begin = box.freed if number == box.first else entry(w, number - 1).end
+    return int(entry(w, number).end - begin)
+
+
+@model
+def outbox_refused(w: World, entry: int) -> None:
+    """Everything goes again, unless it is too large for the stream."""
+    box, message, row = w.g(OUTBOX), w.g(BUS_IN), w.view(OutboxEntry, entry)
+    box.refused += 1
+    error = 0
+    if not message.status:
+        at, end = message.body, message.body + message.body_len
+        missing, code = key_number(w, at, end, w.address(ERROR_KEY), ERROR_KEY.size)
+        error = 0 if missing else code
+    told = row.slot, row.sequence, message.status, error
+    size = _bytes_of(w, message.inbox)
+    if error == TOO_LARGE and size > HEAD_MAX + STUB_MAX:
+        if not box.too_large or size < box.too_large:
+            box.too_large = size
+        row.state = EntryState.FAILED
+        log(w, PUBLISH_REFUSED, None, *told)
+        outbox_settle(w)
+    elif not box.again_at:
+        box.again_at = w.g(CORE).now + w.g(CLOCK).tsc_cycles_per_ms * AGAIN_MS
+        box.refusals += 1
+        if box.refusals == 1:
+            log(w, PUBLISH_REFUSED, None, *told)
 
 
 @model
@@ -71,14 +115,13 @@ def outbox_answer(w: World) -> None:
     body = w.read(message.body, message.body_len)
     if len(body) >= 15 and body.startswith(b'{"stream":'):
         row.state = EntryState.DONE
+        box.refusals = 0
         box.acknowledged += 1
         if body.endswith(b"true}"):
             box.duplicates += 1
+        outbox_settle(w)
     else:
-        row.state = EntryState.FAILED
-        box.refused += 1
-        log(w, PUBLISH_REFUSED, None, row.slot, row.sequence, message.status)
-    outbox_settle(w)
+        outbox_refused(w, row.address_)
 
 
 @model

@@ -9,7 +9,8 @@ from emulator.models.events.acks import outbox_answer, outbox_overdue
 from emulator.models.events.outbox import entry
 from firmware.layouts.bus import BUS, BUS_IN, DATA, INBOX_SID, BusKind, BusLink, LinkState
 from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.outbox import OUTBOX
+from firmware.layouts.node import CORE
+from firmware.layouts.outbox import OUTBOX, EntryState
 from firmware.limits import OUTBOX_BYTES
 
 PIECE = 2048
@@ -27,19 +28,48 @@ def outbox_pass(w: World, link: int) -> None:
 
 
 @model
+def outbox_again(w: World, link: int) -> None:
+    """From the oldest on, answered or not."""
+    box = w.g(OUTBOX)
+    box.sent, box.sending, box.again_at = box.freed, box.first, 0
+    w.view(BusLink, link).midway = 0
+    for n in range((box.next - box.first) % 2**32):
+        row = entry(w, box.first + n)
+        if row.state == EntryState.DONE:
+            box.acknowledged -= 1
+        row.state = EntryState.WAITING
+
+
+@model
+def outbox_limit(w: World, link: int) -> int:
+    """All, or after a refusal the end of what has begun."""
+    box = w.g(OUTBOX)
+    if box.again_at:
+        if w.view(BusLink, link).midway:
+            return int(entry(w, box.sending).end)
+        if box.again_at > w.g(CORE).now:
+            return int(box.sent)
+        outbox_again(w, link)
+    return int(box.end)
+
+
+@model
 def outbox_send(w: World, link: int, shard: int) -> None:
     """From where the connection stands; another one begins with the oldest that waits."""
     row, box = w.view(BusLink, link), w.g(OUTBOX)
     if row.state != LinkState.UP:
         return
-    other = row.ups != box.ups
-    if other or box.sent < box.freed:
-        if not other and row.midway:
+    if row.ups != box.ups:
+        box.ups, box.refusals, box.too_large = row.ups, 0, 0
+        outbox_again(w, link)
+    elif box.sent < box.freed:
+        if row.midway:
             bus_fail(w, link, shard, PUBLISH_CUT.code)
             return
-        box.ups, box.sent, box.sending, row.midway = row.ups, box.freed, box.first, 0
-    while box.sent != box.end:
-        size = min(box.end - box.sent, PIECE)
+        box.sent, box.sending = box.freed, box.first
+    limit = outbox_limit(w, link)
+    while box.sent != limit:
+        size = min(limit - box.sent, PIECE)
         at, full = bus_open(w, link, shard, size)
         if full:
             return
@@ -62,4 +92,5 @@ def publish_tick(w: World) -> int:
         bus_done(w, link.address_, link.context)
     due = outbox_overdue(w)
     outbox_send(w, link.address_, link.context)
-    return int(due)
+    again = w.g(OUTBOX).again_at
+    return int(min(due, again) if again > w.g(CORE).now else due)

@@ -114,8 +114,8 @@ def publish_whole(
         name = context.gateway.parser.offset_of("t")
     else:
         name, name_len = w.address(UNKNOWN), UNKNOWN.size
-    limit = w.g(BUS).links[DATA].max_payload
-    if length > ASSEMBLY_BYTES or (limit and length + HEAD_MAX > limit):
+    limits = (w.g(BUS).links[DATA].max_payload, w.g(OUTBOX).too_large - 1)
+    if length > ASSEMBLY_BYTES or any(0 < one < length + HEAD_MAX for one in limits):
         part, length = publish_stub(w, length, sequence, name, name_len)
         name, name_len = w.address(OVERSIZE), OVERSIZE.size
     if outbox_publish(w, shard, part, length, sequence, name, name_len):

@@ -2,12 +2,21 @@
 
 import pytest
 
-from firmware.events.acks import outbox_answer, outbox_overdue
+from firmware.events.acks import outbox_answer, outbox_overdue, outbox_settle
 from firmware.events.outbox import outbox_publish
+from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.events import Stuck
 from firmware.layouts.gateway import GatewayState
+from firmware.layouts.log import LOG
 from firmware.layouts.node import CORE
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, ENTRIES, EntryState
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    AGAIN_MS,
+    ENTRIES,
+    HEAD_MAX,
+    STUB_MAX,
+    EntryState,
+)
 from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
 
@@ -16,6 +25,9 @@ TAKEN = b'{"stream":"SHARDFW_EV","seq":1}'
 KNOWN = b'{"stream":"SHARDFW_EV","seq":1,"duplicate": true}'
 OLD_SERVER = b'{"stream":"SHARDFW_EV", "seq":1}'
 FULL = b'{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"E","seq":0}'
+BUSY = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"},"stream":"E","seq":0}'
+TWICE = b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"E","seq":0}'
+LARGE = b'{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"E","seq":0}'
 NEVER = 2**64 - 1
 
 
@@ -24,8 +36,8 @@ def node():
     return Publisher(LAB)
 
 
-def publish(node, sequence, n=0):
-    name, body = LAB.machine.alloc(16), b"{}"
+def publish(node, sequence, n=0, size=2):
+    name, body = LAB.machine.alloc(16), b"x" * size
     LAB.machine.write(name, b"A")
     given = {"body": LAB.put(body), "length": len(body), "name": name, "name_len": 1}
     assert node.call(outbox_publish, n, sequence=sequence, **given).outputs["cf"] == 0
@@ -34,6 +46,11 @@ def publish(node, sequence, n=0):
 def answer(node, number, body=TAKEN, *, status=0):
     node.answer(number, body, status=status)
     node.call(outbox_answer)
+
+
+def told(line):
+    ring = LAB.machine.read(LAB.image.address("log_ring"), LAB.g(LOG).head).decode()
+    return ring.count(line)
 
 
 def counts(node):
@@ -92,22 +109,103 @@ def test_second_answer_means_nothing(node):
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [(FULL, 0), (b"", 503), (b"{}", 0), (b'{"stream":"x"', 0), (b"x" * 40, 0)]
+    ("body", "status", "error"),
+    [
+        (FULL, 0, 10077),
+        (BUSY, 0, 10008),
+        (TWICE, 0, 10158),
+        (LARGE, 0, 10054),  # as small as a stub
+        (LARGE, 503, 0),
+        (b"", 503, 0),
+        (b"{}", 0, 0),
+        (b'{"stream":"x"', 0, 0),
+        (b"x" * 40, 0, 0),
+    ],
 )
-def test_refusal_makes_the_shard_resume(node, body, status):
+def test_what_is_not_taken_now_waits_to_go_again(node, body, status, error):
+    for sequence in (41, 42, 43):
+        publish(node, sequence)
+    answer(node, 1, body, status=status)
+    assert node.box.again_at == NOW + AGAIN_MS * MS
+    node.now += 5 * MS
+    answer(node, 2, body, status=status)
+    assert (node.box.again_at, node.box.refusals) == (NOW + AGAIN_MS * MS, 1)
+    assert node.box.too_large == 0
+    row = node.box.entries[1]
+    assert (row.state, node.shard().events.stuck) == (EntryState.WAITING, Stuck.NO)
+    assert told(f"slot=0 sequence=42 status={status} error={error}\n") == 1
+    assert told("events.publishRefused") == 1
+    # It counts as soon as it is taken.
+    for number in range(3):
+        answer(node, number)
+    assert node.shard().gateway.seq_acked == 43
+    assert counts(node) == (3, 0, 2, 0)
+
+
+def test_refusals_in_a_row_are_told_once(node):
     publish(node, 41)
     publish(node, 42)
+    for times in (1, 2, 3):
+        answer(node, 1, b"", status=503)
+        node.box.again_at = 0
+        assert (node.box.refusals, told("events.publishRefused")) == (times, 1)
+    answer(node, 0)
+    answer(node, 1, b"", status=503)
+    assert (node.box.refusals, told("events.publishRefused")) == (1, 2)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_too_large_for_the_stream_is_known_from_then_on(node, before):
+    for _ in range(before):
+        publish(node, 40)
+    size = HEAD_MAX + STUB_MAX + 1
+    publish(node, 41, size=size)
     publish(node, 90, 1)
-    answer(node, 0, body, status=status)
+    at = node.box.entries[before].end - (node.box.entries[0].end if before else 0)
+    answer(node, before, LARGE)
+    assert (node.box.too_large, node.box.again_at) == (at, 0)
+    assert at > size
+    assert told("slot=0 sequence=41 status=0 error=10054\n") == 1
+    for number in (*range(before), before + 1):
+        answer(node, number)
     stream = node.shard().events
     assert (stream.stuck, stream.stuck_at) == (Stuck.FAILED, NOW)
     assert LAB.g(CORE).slots[0].deadline == LAB.g(CORE).slots_due == 0
     assert LAB.g(CORE).slots[1].deadline == 2**63
-    # What stands behind it was taken, but does not count: it will be repeated.
-    answer(node, 1)
-    answer(node, 2)
     assert [node.shard(n).gateway.seq_acked for n in range(2)] == [40, 90]
-    assert counts(node) == (2, 0, 1, 0)
+    assert counts(node) == (1 + before, 0, 1, 0)
+
+
+def test_the_smallest_that_was_too_large_counts(node):
+    for more in (200, 100, 300):
+        publish(node, 41, size=HEAD_MAX + STUB_MAX + more)
+    ends = [0, *(node.box.entries[n].end for n in range(3))]
+    for number, smallest in ((2, 2), (1, 1), (0, 1)):
+        answer(node, number, LARGE)
+        assert node.box.too_large == ends[smallest + 1] - ends[smallest]
+
+
+def test_answer_to_the_time_before_means_nothing_while_it_leaves_again(node):
+    publish(node, 41)
+    link = LAB.g(BUS).links[DATA]
+    link.midway = 1
+    for body in (TAKEN, BUSY):
+        answer(node, 0, body)
+    assert (node.box.entries[0].state, counts(node)) == (EntryState.WAITING, (0, 0, 0, 0))
+    link.midway, node.box.sending = 0, 1
+    answer(node, 0)
+    assert counts(node) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("state", [GatewayState.WAIT_RESUMED, GatewayState.READY])
+def test_nothing_counts_behind_what_was_given_up(node, state):
+    publish(node, 41)
+    publish(node, 42)
+    node.shard().gateway.state = state
+    node.box.entries[0].state = EntryState.FAILED
+    answer(node, 1)
+    node.call(outbox_settle)
+    assert (node.shard().events.stuck, node.shard().gateway.seq_acked) == (Stuck.FAILED, 40)
 
 
 @pytest.mark.parametrize("state", [GatewayState.IDLE, GatewayState.WAIT_HELLO, GatewayState.ANSWER])
@@ -121,7 +219,8 @@ def test_nothing_counts_between_connections(node, state):
 def test_nothing_counts_of_another_connection(node):
     publish(node, 41)
     node.shard().connection += 1
-    answer(node, 0, FULL)
+    node.now += ACK_TIMEOUT_MS * MS
+    node.call(outbox_overdue)
     assert (node.shard().events.stuck, node.shard().gateway.seq_acked) == (Stuck.NO, 40)
 
 

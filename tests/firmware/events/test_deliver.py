@@ -6,7 +6,7 @@ from firmware.events.deliver import PIECE, outbox_pass, outbox_send, publish_tic
 from firmware.events.outbox import outbox_publish
 from firmware.layouts.bus import BUS, DATA, LinkState
 from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.outbox import ACK_TIMEOUT_MS
+from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, EntryState
 from firmware.limits import TX_BYTES
 from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
@@ -15,6 +15,7 @@ from tests.support.stream import Stream
 LAB = Lab(outbox_publish, outbox_send, publish_tick, slots=3, extra=REGIONS)
 NEVER = 2**64 - 1
 LINK_SLOT = 2
+TAKEN = b'{"stream":"SHARDFW_EV","seq":7}'
 
 
 class Delivery(Publisher):
@@ -36,6 +37,13 @@ class Delivery(Publisher):
         LAB.machine.write(name, b"A")
         given = {"body": LAB.put(body), "length": size, "name": name, "name_len": 1}
         assert self.call(outbox_publish, 0, sequence=sequence, **given).outputs["cf"] == 0
+
+    def feed_answer(self, number, body=TAKEN, *, head=b""):
+        verb, sizes = b"HMSG" if head else b"MSG", b"%d " % len(head) if head else b""
+        if head:
+            body = head
+        to = b"_I.n525400123456.3fa2c1d0.d.%d" % number
+        self.stream.feed(b"%b %b 1 %b%d\r\n%b\r\n" % (verb, to, sizes, len(body), body))
 
     def send(self):
         LAB.call(outbox_send, link=self.link.address_, shard=self.context)
@@ -122,6 +130,94 @@ def test_what_was_given_up_half_sent_costs_the_connection(node):
     node.send()
     assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_CUT.code)
     assert node.link.midway == 0
+
+
+def test_after_a_refusal_nothing_leaves_until_it_is_time_to_go_back(node):
+    for sequence in (41, 42, 43):
+        node.publish(sequence=sequence)
+    text = node.queued()
+    assert node.send() == text
+    node.box.entries[1].state, node.box.acknowledged = EntryState.DONE, 1
+    node.box.again_at = NOW + AGAIN_MS * MS
+    node.publish(sequence=44)
+    assert node.send() == b""
+    node.now = NOW + AGAIN_MS * MS - 1
+    assert node.send() == b""
+    node.now += 1
+    # What was taken among them goes again, too: the stream knows it.
+    assert node.send() == node.queued()
+    assert node.queued()[: len(text)] == text
+    assert (node.box.again_at, node.box.sending, node.box.acknowledged) == (0, 4, 0)
+    assert [node.box.entries[n].state for n in range(4)] == [EntryState.WAITING] * 4
+
+
+def test_what_has_begun_ends_before_that(node):
+    node.publish()
+    node.publish(TX_BYTES)
+    node.publish()
+    got = node.send()
+    assert node.link.midway == 1
+    node.box.again_at = NOW
+    end = node.box.entries[1].end
+    while node.link.midway:
+        got += node.send()
+    assert got == node.queued()[:end]
+    got = node.send()
+    assert node.queued().startswith(got)
+    assert (node.box.again_at, node.box.sent) == (0, len(got))
+
+
+def test_what_was_taken_already_may_be_freed_only_whole(node):
+    """An answer to the first sending comes while the second is under way."""
+    node.publish()
+    node.publish(TX_BYTES)
+    node.box.entries[1].state, node.box.ups = EntryState.DONE, 1
+    node.box.again_at = node.box.acknowledged = 1
+    node.send()
+    assert (node.link.midway, node.box.sending) == (1, 1)
+    node.feed_answer(0)
+    node.feed_answer(1)
+    node.call(publish_tick)
+    assert (node.box.first, node.link.state) == (1, LinkState.UP)
+    while node.link.midway:
+        node.send()
+    node.feed_answer(1)
+    node.call(publish_tick)
+    assert (node.box.first, node.box.next, node.link.state) == (2, 2, LinkState.UP)
+
+
+def test_another_connection_may_take_what_was_refused(node):
+    node.publish()
+    text = node.send()
+    box = node.box
+    box.again_at, box.refusals, box.too_large = NOW + AGAIN_MS * MS, 7, 5000
+    node.link.ups = 2
+    assert node.send() == text
+    assert (box.again_at, box.refusals, box.too_large) == (0, 0, 0)
+
+
+def test_turn_sends_again_what_nobody_took(node):
+    node.publish()
+    node.call(publish_tick)
+    text = node.stream.take_sent()
+    node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
+    again = NOW + AGAIN_MS * MS
+    assert node.call(publish_tick).outputs["rax"] == again
+    assert node.stream.take_sent() == b""
+    node.now = again
+    assert node.call(publish_tick).outputs["rax"] == NOW + ACK_TIMEOUT_MS * MS
+    assert node.stream.take_sent() == text
+    node.feed_answer(0)
+    assert node.call(publish_tick).outputs["rax"] == NEVER
+    assert node.shard().gateway.seq_acked == 41
+
+
+def test_turn_does_not_wait_for_what_is_due_already(node):
+    node.publish(TX_BYTES)
+    node.call(publish_tick)
+    node.box.again_at = NOW
+    assert node.call(publish_tick).outputs["rax"] == NOW + ACK_TIMEOUT_MS * MS
+    assert (node.box.again_at, node.link.midway) == (NOW, 1)
 
 
 def test_turn_takes_answers_and_sends(node):

@@ -108,6 +108,16 @@ def test_server_takes_no_more_than_it_says(node, limit, stub):
     assert node.box.oversize == stub
 
 
+@pytest.mark.parametrize(
+    ("refused", "stub"), [(0, False), (HEAD_MAX + 9, False), (HEAD_MAX + 8, True), (2, True)]
+)
+def test_what_the_stream_refused_for_its_size_is_told_by_a_stub(node, refused, stub):
+    node.box.too_large = refused
+    whole(node, b'{"op":0}', only=True)
+    assert (b".ev.5.SHARDFW_OVERSIZE " in node.queued()) == stub
+    assert (b"Nats-Msg-Id: 5f2c8e0a9b-41\r\n" in node.queued(), node.box.oversize) == (True, stub)
+
+
 def test_message_larger_than_a_buffer_becomes_a_stub(node):
     part(node, b"x", first=True)
     node.box.assemblies[0].filled = ASSEMBLY_BYTES
