@@ -123,7 +123,8 @@ class EventReader:
         """
         self.follow()
         return all(
-            max(self.read[shard].sequences[session], default=0) == sequence
+            max(found := self.read[shard].sequences[session], default=0) == sequence
+            and self.sent[session] <= set(found)
             for shard, (session, sequence) in sequences.items()
         )
 
@@ -139,6 +140,7 @@ class EventReader:
             InvariantError: an event is missing or doubled.
         """
         self.follow()
+        self.disordered = 0
         for shard, read in self.read.items():
             for session, found in read.sequences.items():
                 where = f"shard {shard}, session {session[:8]}"

@@ -16,13 +16,23 @@ if TYPE_CHECKING:
 
 LONGEST_OUTAGE_NS = 45 * NS_PER_S
 LONGEST_HALT_NS = 40 * NS_PER_S
+LONGEST_DRAIN_NS = 90 * NS_PER_S
+ENROL_NS, EARLY_MOST = 25 * NS_PER_S, 3
 LONGEST_DELAY_NS = 400 * NS_PER_MS
 RULES_MOST, FAULTS_LEAST, FAULTS_MOST = 2, 2, 7
 RESUMABLE_CODES = (1001, 1006, 1011, 4000, 4001, 4002, 4008)
 
 
 def random_fleet_plan(
-    rng: random.Random, duration_ns: int, *, nodes: int, servers: int, shards: int, slots: int
+    rng: random.Random,
+    duration_ns: int,
+    *,
+    nodes: int,
+    servers: int,
+    shards: int,
+    slots: int,
+    slots_most: int,
+    enrol: bool = False,
 ) -> FaultPlan:
     """Make a plan; its events need the actions of a `LeasedFleet`.
 
@@ -33,12 +43,18 @@ def random_fleet_plan(
         servers: of NATS.
         shards: of the bot.
         slots: of the plan; it may be cut into one more or one less.
+        slots_most: into no more than these.
+        enrol: whether nodes get their token after the boot: then that meets faults, too.
     """
     rules = [_noise(rng, duration_ns, nodes) for _ in range(rng.randrange(RULES_MOST + 1))]
     events: list[Event] = []
-    chance = _Chance(rng, duration_ns, nodes, servers, shards, slots)
-    for _ in range(rng.randint(FAULTS_LEAST, FAULTS_MOST)):
-        more_rules, more_events = rng.choice(_FAULTS)(chance)
+    chance = _Chance(rng, duration_ns, nodes, servers, shards, slots, slots_most)
+    faults = [(chance, _FAULTS)] * rng.randint(FAULTS_LEAST, FAULTS_MOST)
+    if enrol:
+        early = _Chance(rng, ENROL_NS, nodes, servers, shards, slots, slots_most)
+        faults += [(early, _LINK_FAULTS)] * rng.randint(1, EARLY_MOST)
+    for when, table in faults:
+        more_rules, more_events = rng.choice(table)(when)
         rules += more_rules
         events += more_events
     return FaultPlan(tuple(rules), tuple(sorted(events, key=lambda event: event.at_ns)))
@@ -55,9 +71,11 @@ class _Chance:
         servers: int,
         shards: int,
         slots: int,
+        slots_most: int,
     ) -> None:
         self.rng, self.duration_ns = rng, duration_ns
-        self.nodes, self.servers, self.shards, self.slots = nodes, servers, shards, slots
+        self.nodes, self.servers, self.shards = nodes, servers, shards
+        self.slots, self.slots_most = slots, slots_most
 
     def node(self) -> str:
         return f"node{self.rng.randrange(self.nodes)}"
@@ -197,6 +215,10 @@ def _once(c: _Chance) -> Made:
     return [], [Event(at_ns, *_split(what))]
 
 
+def _cut_links(c: _Chance) -> Made:
+    return [], [Event(c.span()[0], "nats-cut", str(n)) for n in range(c.servers)]
+
+
 def _deaf(c: _Chance) -> Made:
     rules, events = _pair(c, "nats-deaf 1", "nats-deaf 0")
     return rules, [*events, Event(events[0].at_ns, "nats-depose")]
@@ -215,12 +237,33 @@ def _gateway(c: _Chance) -> Made:
 
 def _replan(c: _Chance) -> Made:
     at_ns, _ = c.span()
-    slots = max(1, min(c.shards, c.slots + c.rng.choice((-1, 0, 1))))
+    slots = max(1, min(c.slots_most, c.slots + c.rng.choice((-1, 0, 1))))
     return [], [Event(at_ns, "replan", str(slots))]
+
+
+def _drain(c: _Chance) -> Made:
+    """Drain a node, for a while or for good."""
+    node = c.node()
+    rules, events = _pair(c, f"drain {node}", f"undrain {node}", LONGEST_DRAIN_NS)
+    return rules, events[: c.rng.choice((1, 2, 2))]
+
+
+def _move(c: _Chance) -> Made:
+    """Ask for slots to go to nodes, whatever state those are in."""
+    return [], [
+        Event(c.span()[0], "move", f"{c.rng.randrange(c.slots)} {c.node()}")
+        for _ in range(c.rng.randint(1, 3))
+    ]
 
 
 _FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _halt, _halt,
     _halt, _server_down, _server_down, _server_retires, _server_paused, _isolated,
-    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan,
+    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _drain, _drain, _move,
+    _move,
 )  # fmt: skip
+_LINK_FAULTS: tuple[Callable[[_Chance], Made], ...] = (
+    _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _server_down,
+    _server_down, _server_retires, _server_paused, _isolated, _lag, _cut_links, _cut_links,
+)  # fmt: skip
+"""What happens to links while nodes wait for their token."""

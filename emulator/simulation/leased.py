@@ -16,27 +16,34 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
+from emulator.simulation.desk import Desk
 from emulator.simulation.event_reader import EventReader
 from emulator.simulation.fleet import Station
 from emulator.simulation.fleet_facts import FleetFacts
 from emulator.simulation.fleet_records import PlanRecord, cut
 from emulator.simulation.internet import Internet
 from emulator.simulation.invariants import InvariantError
+from emulator.simulation.nats.auth import User
 from emulator.simulation.nats.faults import plan_actions
+from emulator.simulation.nats.server import ServerOptions
 from emulator.simulation.node import TSC_AT_ZERO
 from emulator.simulation.node_facts import MAC, NodeFacts
 from emulator.simulation.operator import Operator
+from emulator.simulation.orders import Orders
 from emulator.simulation.ownership import Ownership
 from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, RST, ip
 from emulator.simulation.peers.nats import NATS_PORT, NatsPeer
 from emulator.simulation.rig import GATEWAY_ADDRESS
 from emulator.simulation.wire import Segment
-from emulator.simulation.world import World
+from emulator.simulation.world import NotReachedError, World
 from firmware.layouts.bus import BUS, Bus
+from firmware.layouts.fleet_config import BusAuth
 from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.shard import ShardState
 from pxe.gateway import GatewayOptions
+from pxe.nats import enrol_permissions, node_permissions
+from toolchain.cli.fleet.enrolment import NodeLogin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +54,24 @@ NATS_ADDRESSES = ("198.51.100.1", "198.51.100.2", "198.51.100.3")
 BOT = "b1"
 SPACING_NS = 5 * NS_PER_S
 """Between two Identifies of one key (decision 20)."""
+ENROL_LOGIN, NODE_LOGIN = ("enrol", "enrol-pw"), ("node", "node-pw")
+OPERATOR_LOGIN = ("operator", "operator-pw")
 NETWORK_HEADER, PROTOCOL_AT, DESTINATION_AT = 14, 23, 30
+
+
+def _user(login: tuple[str, str], allowed: dict[str, Any]) -> User:
+    return User(
+        user=login[0], password=login[1], publish=tuple(allowed["publish"]),
+        subscribe=tuple(allowed["subscribe"]), responses=bool(allowed.get("allow_responses")),
+    )  # fmt: skip
+
+
+USERS = (
+    _user(ENROL_LOGIN, enrol_permissions(BOT)),
+    _user(NODE_LOGIN, node_permissions(BOT, "*")),
+    User(user=OPERATOR_LOGIN[0], password=OPERATOR_LOGIN[1]),
+)
+"""What docs/enrol.md and docs/fleet-operator.md say that each of them needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +88,9 @@ class Shape:
         servers: of NATS.
         named: whether nodes know the servers by name.
         publish: whether dispatches are published.
+        enrol: whether nodes have no token in their image.
+        login: whether they have no login of a node either, but one that may enrol and nothing else.
+        refused: names of nodes that are never given the token.
         clocks_ppm: by node, how much faster than the world's its clock runs.
         clocks_ns: by node, TSC when virtual time is zero.
     """
@@ -77,6 +104,9 @@ class Shape:
     servers: int = 3
     named: bool = False
     publish: bool = True
+    enrol: bool = False
+    login: bool = False
+    refused: tuple[str, ...] = ()
     clocks_ppm: tuple[int, ...] = ()
     clocks_ns: tuple[int, ...] = ()
 
@@ -84,6 +114,11 @@ class Shape:
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """Shards of each slot."""
         return cut(self.total, self.slots)
+
+    @property
+    def slots_most(self) -> int:
+        """Slots that can be owned although one node is missing."""
+        return min(self.total, max(1, self.nodes - 1) * self.cap)
 
     @property
     def rows(self) -> int:
@@ -185,18 +220,32 @@ class LeasedFleet:
             address=GATEWAY_ADDRESS, options=GatewayOptions(**(settings | options))
         )
         addresses = NATS_ADDRESSES[: shape.servers]
+        users = USERS if shape.login else ()
         self.nats = NatsPeer(
-            self.internet.router, addresses, random.Random(self.world.random.getrandbits(64))
-        )
+            self.internet.router, addresses, random.Random(self.world.random.getrandbits(64)),
+            options=ServerOptions(users=users),
+        )  # fmt: skip
         for number, address in enumerate(addresses, 1):
             self.internet.dns.add(f"n{number}.test", address)
         self.operator = Operator(self.nats.cluster, BOT, shape.plan())
         self.ownership = Ownership(self.operator.stream, BOT, self.world.events)
+        self.orders = Orders(self.operator)
+        self.desk = self._desk(facts.token) if shape.enrol else None
+        if shape.enrol:
+            facts = replace(facts, token="")
         events = self.nats.cluster.streams["SHARDFW_EV"]
         self.events = EventReader(self.gateway.shared, events)
         self._identified: dict[int, int] = {}
         self.stations = [self._member(number, facts, watch=watch) for number in range(shape.nodes)]
         self.world.actions |= plan_actions(self.nats.cluster) | self._actions()
+
+    def _desk(self, token: str) -> Desk:
+        shape = self.shape
+        return Desk(
+            self.nats.cluster, BOT, token, random.Random(f"desk {self.world.seed}"),
+            login=NodeLogin(*NODE_LOGIN) if shape.login else None, refused=shape.refused,
+            user=OPERATOR_LOGIN if shape.login else ("", ""),
+        )  # fmt: skip
 
     def _member(self, number: int, facts: NodeFacts, *, watch: bool) -> Member:
         shape = self.shape
@@ -207,9 +256,11 @@ class LeasedFleet:
         first = number % len(hosts)
         servers = tuple((host, NATS_PORT) for host in hosts[first:] + hosts[:first])
         name = f"node{number}"
+        user, password = ENROL_LOGIN if shape.login else ("", "")
         page = FleetFacts(
-            bot=BOT, node=name, servers=servers, cap=shape.cap, publish=shape.publish
-        ).page()
+            bot=BOT, node=name, servers=servers, cap=shape.cap, publish=shape.publish,
+            auth=BusAuth.USER if user else BusAuth.NONE, user=user, password=password,
+        ).page()  # fmt: skip
         own = replace(
             facts, shards=shape.rows, mac=MAC[:5] + bytes((number + 1,)), fleet=page,
             link_port=NATS_PORT,
@@ -232,10 +283,17 @@ class LeasedFleet:
             name, server = argument.split()
             self.nats.restrict(by_name[name].node.own_ip(), int(server))
 
+        def move(argument: str) -> None:
+            slot, name = argument.split()
+            self.orders.move(int(slot), name)
+
         return {
             "power-off": lambda name: by_name[name].power_off(),
             "power-on": lambda name: by_name[name].power_on(),
             "replan": replan,
+            "drain": self.orders.drain,
+            "undrain": self.orders.undrain,
+            "move": move,
             "nats-only": only,
             "nats-any": lambda _argument: self.nats.release(),
         }
@@ -253,10 +311,14 @@ class LeasedFleet:
             for row in shards
             if row.tcp_local_port
         }
+        if shards and self.desk is not None and member.holder not in self.desk.approved:
+            self.desk.judge_rows(member.holder, shards)
         for frame in member.node.turn_frames:
             port = _port_to_gateway(frame)
             if port is None:
                 continue
+            if self.desk is not None:
+                self.desk.speaks(member.holder, f"sends to the gateway from port {port}")
             speaks = member.ports.get(port) or before.get(port)
             if speaks is None:
                 raise InvariantError(
@@ -313,6 +375,10 @@ class LeasedFleet:
                 return False
         return True
 
+    def joined(self) -> bool:
+        """Say whether every node works as a member of the fleet, but those that are refused."""
+        return self.desk is None or self.desk.all_joined(member.holder for member in self.stations)
+
     def published(self) -> bool:
         """Say whether a reader has everything of the sessions that go on."""
         newest = {shard: self._newest(shard) for shard in range(self.shape.total)}
@@ -334,6 +400,19 @@ class LeasedFleet:
 
     def _newest(self, shard: int) -> Any:  # noqa: ANN401 - Session, whose package has no stubs here
         return self.gateway.core.roster.of_shard(shard)[-1]
+
+    def until_published(self, within_s: float = 60) -> None:
+        """Run until a reader has everything, and judge what it has.
+
+        Raises:
+            InvariantError: an event is missing or doubled for a reader.
+        """
+        try:
+            self.world.run_until(self.published, within_ns=round(within_s * NS_PER_S))
+        except NotReachedError:
+            self.judge_events()  # a hole has a name
+            raise
+        self.judge_events()
 
     def until_owned(self, within_s: float = 120) -> None:
         """Run until every shard is."""

@@ -46,13 +46,13 @@ class Operator:
         for config in STREAMS:
             cluster.add_stream(config)
         self._replanning = False
-        self._put("plan", str(plan))
+        self.put("plan", str(plan))
         for slot, (start, count) in enumerate(plan.ranges):
             record = LeaseRecord(epoch=plan.epoch, start=start, count=count, total=plan.total)
-            self._put(f"lease.{slot}", str(record))
+            self.put(f"lease.{slot}", str(record))
         for key in range(plan.max_concurrency):
-            self._put(f"ident.{key}", "1 - - 0 0")
-        self._put("budget", f"1 {BUDGET} {BUDGET} operator 0")
+            self.put(f"ident.{key}", "1 - - 0 0")
+        self.put("budget", f"1 {BUDGET} {BUDGET} operator 0")
 
     @property
     def stream(self) -> Stream:
@@ -77,19 +77,19 @@ class Operator:
         self._drain(drain, new)
 
     @property
-    def _may_write(self) -> bool:
+    def may_write(self) -> bool:
         """Whether somebody leads and nothing is in flight that a write would overtake."""
         return self.cluster.leaders["KV_shardfw"] is not None and not self.stream.pending
 
     def _drain(self, drain: PlanRecord, new: PlanRecord) -> None:
-        if self._may_write:
-            self._put("plan", str(drain))
+        if self.may_write:
+            self.put("plan", str(drain))
             self._await_silence(new)
         else:
             self.cluster.events.after(SOON_NS, lambda: self._drain(drain, new))
 
     def _await_silence(self, new: PlanRecord) -> None:
-        if self._silent and self._may_write:
+        if self._silent and self.may_write:
             self._begin(new)
         else:
             self.cluster.events.after(SOON_NS, lambda: self._await_silence(new))
@@ -111,8 +111,8 @@ class Operator:
         highest = max(record.generation for record in known.values())
         for slot, (start, count) in enumerate(new.ranges):
             old = replace(known.get(slot) or self._lease(slot), generation=highest)
-            self._put(f"lease.{slot}", str(old.freed(new.epoch, start, count, new.total)))
-        self._put("plan", str(new))
+            self.put(f"lease.{slot}", str(old.freed(new.epoch, start, count, new.total)))
+        self.put("plan", str(new))
         self.plan = new
         self._replanning = False
 
@@ -120,7 +120,16 @@ class Operator:
         seq = self.stream.last_of(f"{self._prefix}lease.{slot}")
         return LeaseRecord.parse(self.stream.log[seq - 1].body) if seq else LeaseRecord()
 
-    def _put(self, key: str, value: str) -> None:
+    def put(self, key: str, value: str) -> None:
+        """Write a record at once.
+
+        Args:
+            key: behind `ctl.`.
+            value: the record.
+
+        Raises:
+            RuntimeError: nobody leads.
+        """
         leader = self.cluster.leaders["KV_shardfw"]
         if leader is None:
             raise RuntimeError("an operator writes where somebody leads")

@@ -183,6 +183,8 @@ class FleetTimeline(Teller):
         for station in self._fleet.stations:
             station.after_turn.append(partial(self._take_log, station))
         self._fleet.nats.cluster.on_commit.append(self._take_record)
+        if self._fleet.desk is not None:
+            self._fleet.desk.told.append(partial(self._add, "nats", None))
         self._listen(self._fleet.internet)
 
     def _take_log(self, station: Member, _attachment: Attachment) -> None:

@@ -43,8 +43,9 @@ Examples:
 \b
 A seed decides a node of sixteen shards, its gateway, a load and a fault plan for 120 virtual
 seconds; then the faults end and every shard must come back with nothing lost. With --fleet it decides
-three nodes with clocks of their own, a plan of slots, and what happens to them and to NATS; nobody
-but its owner may ever speak for a shard. speed_ratio is virtual seconds for each second of one
+three nodes with clocks of their own, a plan of slots, what happens to them and to NATS, and what an
+operator asks for: drains, moves, and in some seeds the token for each boot. Nobody but its owner may
+ever speak for a shard. speed_ratio is virtual seconds for each second of one
 processor, boots included.
 
 \b

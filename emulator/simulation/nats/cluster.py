@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emulator.simulation.clock import EventQueue
+    from emulator.simulation.nats.session import Session
     from emulator.simulation.nats.stream import Message
 
 Span = tuple[int, int]
@@ -89,6 +90,8 @@ class NatsCluster:
         silent: streams whose lost leader still seems to listen: no 503, only silence.
         deaf: whether every lost leader seems to.
         on_commit: told of every message that becomes true.
+        taps: told of every byte between a server and its clients: whose, whether a client said
+            it, and the bytes.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class NatsCluster:
         self.silent: set[str] = set()
         self.deaf = False
         self.on_commit: list[Callable[[Stream, Message], None]] = []
+        self.taps: list[Callable[[Session, bool, bytes], None]] = []
         self.api = Api(self)
         self.lead = Leaders(self)
         self._arrivals: dict[tuple[int, int], int] = {}

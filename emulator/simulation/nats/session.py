@@ -100,6 +100,8 @@ class Session:
         if self.server.paused:
             self._held.append(data)
             return
+        for tap in self.server.cluster.taps:
+            tap(self, True, data)
         try:
             for command in self._parser.feed(data):
                 self._obey(command)
@@ -126,6 +128,8 @@ class Session:
 
     def _put(self, data: bytes) -> None:
         if not self.closed:
+            for tap in self.server.cluster.taps:
+                tap(self, False, data)
             self._write(data)
 
     def end(self, said: str = "") -> None:

@@ -63,6 +63,17 @@ def test_a_hole_is_a_loss():
         desk.reader.judge({"a", "b"}, {})
 
 
+def test_a_hole_may_still_be_filled():
+    desk = Desk()
+    desk.ready("a")
+    for sequence in (2, 3):
+        desk.say("X", sequence)
+    desk.publish("a", 3)
+    assert not desk.reader.complete({0: ("a", 3)})
+    desk.publish("a", 2)
+    assert desk.reader.complete({0: ("a", 3)})
+
+
 def test_what_no_service_repeats_is_no_loss():
     desk = Desk()
     desk.ready("a")

@@ -17,7 +17,7 @@ DURATION_NS = 120 * NS_PER_S
 
 def plan_of(seed: int) -> FaultPlan:
     return random_fleet_plan(
-        random.Random(seed), DURATION_NS, nodes=3, servers=3, shards=6, slots=3
+        random.Random(seed), DURATION_NS, nodes=3, servers=3, shards=6, slots=3, slots_most=4
     )
 
 

@@ -92,7 +92,7 @@ def test_a_stranger_who_speaks_is_found():
     grant = fleet.ownership.owner(0)
     assert grant is not None
     slot = grant.record
-    fleet.operator._put("lease.0", str(slot.freed(1, slot.start, slot.count, slot.total)))
+    fleet.operator.put("lease.0", str(slot.freed(1, slot.start, slot.count, slot.total)))
     fleet.gateway.core.request_heartbeat(0)
     fleet.gateway.flush()
     # The node cannot have seen yet that its record is gone.

@@ -40,7 +40,7 @@ class Court:
         duration = 20_000 if who else 0
         start = {"start": 2 * slot, "count": 2, "total": 4, "duration_ms": duration}
         record = LeaseRecord(node=node, boot=boot, **(start | fields))
-        self.operator._put(f"lease.{slot}", str(record))
+        self.operator.put(f"lease.{slot}", str(record))
 
     def speak(self, who, shard: int, total: int = 4) -> None:
         self.judge.speaks(who, shard, total, "a word")
@@ -94,7 +94,7 @@ def test_generations_grow_by_one(who, generation):
 
 def test_a_claim_behind_a_drain_is_never_used():
     court = Court()
-    court.operator._put("plan", str(PlanRecord(active=False, total=4, ranges=cut(4, 2))))
+    court.operator.put("plan", str(PlanRecord(active=False, total=4, ranges=cut(4, 2))))
     court.lease(0, A, generation=1, op=1)
     with pytest.raises(InvariantError, match=r"rule 'plan': .* under the claim .* another plan"):
         court.speak(A, 0)
@@ -110,7 +110,7 @@ def test_the_total_is_that_of_the_record():
 def test_an_old_epoch_is_silent_once_a_new_one_spoke():
     court = Court()
     court.lease(0, A, generation=1, op=1)
-    court.operator._put("plan", str(PlanRecord(epoch=2, total=4, ranges=cut(4, 2))))
+    court.operator.put("plan", str(PlanRecord(epoch=2, total=4, ranges=cut(4, 2))))
     court.lease(1, B, generation=1, op=1, epoch=2)
     court.speak(A, 0)
     court.speak(B, 2)
