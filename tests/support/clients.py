@@ -67,7 +67,7 @@ def _command(library: str, port: int, shards: int) -> Sequence[str]:
     arguments = (library, str(port), str(shards))
     if library != DISCORDJS:
         return (sys.executable, str(PYTHON_PEER), *arguments)
-    folder = install(_TESTS / "node", "node")
+    folder = install("tests")
     script = shutil.copy(NODE_PEER, folder / NODE_PEER.name)
     return (NODE, str(script), *arguments)
 

@@ -23,7 +23,7 @@ def program(language: str, name: str) -> list[str]:
     """Return the words that start an example; its packages are installed."""
     if language == "python":
         return [sys.executable, str(EXAMPLES / language / f"{name}.py")]
-    folder = install(EXAMPLES / language, "fleet-examples")
+    folder = install("fleet-examples")
     return [NODE, str(shutil.copy(EXAMPLES / language / f"{name}.mjs", folder))]
 
 

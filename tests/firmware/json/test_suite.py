@@ -5,7 +5,6 @@ UTF-8 and has tests of its own.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -43,8 +42,8 @@ REFUSED_BY_CHOICE = {
 
 @pytest.fixture(scope="module")
 def cases():
-    folder = install(Path(__file__).parent / "suite", "json")
-    return {name: text.encode() for name, text in json.loads(run_module(folder, DUMP))}
+    found = json.loads(run_module(install("tests"), DUMP))
+    return {name: text.encode() for name, text in found}
 
 
 def verdict(text):

