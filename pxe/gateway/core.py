@@ -38,8 +38,6 @@ from pxe.gateway.script import Script
 from pxe.gateway.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pxe.gateway.actions import Action
 
 
@@ -56,7 +54,6 @@ class Gateway(Controls):
         doors: Resume URLs.
         address_gate: Paces handshakes by address instead, or None.
         observer: Called for every event, or None.
-        on_publish: Called with session, sequence and JSON text of ``d`` of every dispatch, or None.
         url_scheme: ``ws`` or ``wss``, for URLs that clients are told.
 
     Args:
@@ -81,7 +78,6 @@ class Gateway(Controls):
         profile = options.profile
         self.envelopes = Envelopes(options.key_order, bare_controls=profile.bare_controls)
         self.observer = observer
-        self.on_publish: Callable[[Session, int, str], None] | None = None
         self.url_scheme = url_scheme
         rng = rng or Random(options.seed)
         self.roster = Roster(options, rng, self.envelopes)
@@ -310,8 +306,6 @@ class Gateway(Controls):
         """
         connection = session.connection
         sequence = self.roster.publish(session, event, body)
-        if self.on_publish is not None:
-            self.on_publish(session, sequence, body)
         if connection is not None:
             for step in self.script.dispatched(connection, self.clock.now_ms()):
                 self.act(connection, step)

@@ -9,6 +9,8 @@ from pxe.gateway.options import GatewayOptions
 from pxe.gateway.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pxe.gateway.connection import Connection
 
 
@@ -17,6 +19,8 @@ class Roster:
 
     Attributes:
         stats: One account for each shard, in order.
+        on_keep: Called with session, sequence and JSON text of ``d`` of each dispatch that a Resume
+            would repeat, or None.
 
     Args:
         options: Shard count and bounds of replay.
@@ -26,6 +30,7 @@ class Roster:
 
     def __init__(self, options: GatewayOptions, rng: Random, envelopes: Envelopes) -> None:
         self.stats = [ShardStats(shard) for shard in range(options.shards)]
+        self.on_keep: Callable[[Session, int, str], None] | None = None
         self._options = options
         self._rng = rng
         self._envelopes = envelopes
@@ -110,6 +115,8 @@ class Roster:
         text = self._envelopes.dispatch(event, sequence, body)
         if self._is_kept(event, text):
             session.keep(sequence, text)
+            if self.on_keep is not None:
+                self.on_keep(session, sequence, body)
         stats = self.stats[session.shard]
         stats.published += 1
         if session.id == stats.session_id:

@@ -110,7 +110,7 @@ class Demonstration:
             FleetError: NATS does not do what it should.
         """
         self._core.observer = self._sessions.take
-        self._core.on_publish = self._account.published
+        self._core.roster.on_keep = self._account.published
         reading = asyncio.ensure_future(self._runner.read_events(self._account))
         try:
             await self._runner.until_owned(timeout)

@@ -31,7 +31,7 @@ class EventAccount:
     any other one by session and sequence.
 
     Attributes:
-        sent: Dispatches that the gateway published, delivered at once or only kept for a Resume.
+        sent: Dispatches that the gateway published and would repeat; what it would not may be missing.
         missing: Those of them that the reader has not got.
         doubled: How often the reader got one that it had.
     """

@@ -152,7 +152,7 @@ JSON, printed once when all shards are READY:
 With --fleet: nodes (label, name, alive, slots), shards, connected, slots, held, transport, image_bytes;
 with --demo-takeover: nodes, shards, slots, lease_ms, and
   overlaps                 two connections spoke for one shard; must be 0
-  events                   dispatches of the gateway while it ran
+  events                   dispatches that the gateway published while it ran, and would repeat
   lost_events              how many of them a reader of the stream did not get; of a planned hand-over
                            handover_lost_events, which must be 0
   doubled_events           how many it got twice; must be 0; until the hand-over handover_doubled_events

@@ -7,6 +7,7 @@ import pytest
 
 from pxe.examples.python.consumer import Event
 from pxe.gateway import Gateway, GatewayOptions, LoadOptions, ManualClock
+from pxe.gateway.protocol import DISCORD, FLUXER
 from pxe.gateway.session import Session
 from pxe.nats import NatsServer
 from tests.support.fleet_cli import BOT, new_fleet
@@ -91,19 +92,22 @@ def test_what_was_published_before_the_account_began_is_not_missed():
     assert (account.missing, account.doubled) == (set(), 0)
 
 
-def test_the_gateway_tells_of_every_dispatch():
+@pytest.mark.parametrize(("profile", "first"), [(DISCORD, 3), (FLUXER, 1)])
+def test_the_gateway_tells_of_every_dispatch_that_it_would_repeat(profile, first):
     clock, account = ManualClock(), EventAccount()
-    options = GatewayOptions(load=LoadOptions(rate=100.0, poisson=False))
+    load = LoadOptions(rate=100.0, poisson=False, mix=(("MESSAGE_CREATE", 1.0),))
+    options = GatewayOptions(load=load, profile=profile)
     gateway = Gateway(options, clock=clock)
-    gateway.on_publish = account.published
-    client = gateway.open("/?v=10&encoding=json", user_agent="x", host="h")
+    gateway.roster.on_keep = account.published
+    target = f"/?v={profile.version}&encoding=json"
+    client = gateway.open(target, user_agent="x", host="h")
     body = {"token": "t", "properties": {"os": "", "browser": "", "device": ""}, "intents": 1}
     client.receive(json.dumps({"op": 2, "d": body | {"shard": [0, 1]}}))
-    assert len(account.sent) == 3
+    assert len(account.sent) == first
     client.lost()
     clock.set(50)
     gateway.poll()
-    assert len(account.sent) == 3 + gateway.stats().shards[0].load_counter
+    assert len(account.sent) == first + gateway.stats().shards[0].load_counter
     assert ("load of shard 0", 4) in account.missing
 
 
