@@ -15,7 +15,7 @@ from firmware.layouts.closes import (
     Action,
 )
 from firmware.layouts.events import EVENTS, Events
-from firmware.layouts.gateway import GatewayContext
+from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.json import JsonParser
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CoreState, core
@@ -43,6 +43,7 @@ from toolchain.asm import (
     RCX,
     RDI,
     RSI,
+    A,
     Asm,
     B,
     C,
@@ -162,15 +163,27 @@ def gateway_chunk(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, place
 @routine(
     inputs=[In(RBX, ShardContext, "the shard")],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.failure, WebSocketContext.state, Outbox.base],
+    reads=[
+        ShardContext.failure,
+        GatewayContext.state,
+        WebSocketContext.state,
+        Outbox.base,
+    ],
     calls=[publish_ready, ws_next, gateway_chunk, gateway_closed],
     source="firmware/docs/gateway.md#messages",
 )
 def gateway_poll(a: Asm, shard: ShardContext) -> None:
     """Take everything that lies in the ring and has room to go to, then the server's close."""
     with a.loop() as parts:
-        a.cmp(OUTBOX.it.base, 0)
-        with a.if_(NE):
+        with a.block() as roomy:
+            a.cmp(OUTBOX.it.base, 0)
+            a.leave(E, roomy)
+            # Before the shard asks for a session nothing that comes is a dispatch, and no timer
+            # would look for room again.
+            a.mov(EAX, shard.gateway.state)
+            a.sub(EAX, GatewayState.WAIT_READY)
+            a.cmp(EAX, GatewayState.READY - GatewayState.WAIT_READY)
+            a.leave(A, roomy)
             a.call(publish_ready)
             a.leave(C, parts)
         a.call(ws_next)

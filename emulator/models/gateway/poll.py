@@ -10,12 +10,15 @@ from emulator.models.log import log
 from emulator.models.websocket.frames import ws_next
 from firmware.layouts.closes import rule
 from firmware.layouts.events import EVENTS
+from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import GATEWAY_CLOSED
 from firmware.layouts.node import CORE
 from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, ShardContext
 from firmware.layouts.websocket import PEER_CLOSED, WsState
+
+_PUBLISHES = (GatewayState.WAIT_READY, GatewayState.WAIT_RESUMED, GatewayState.READY)
 
 
 @model
@@ -52,9 +55,11 @@ def gateway_chunk(w: World, shard: int, part: int, length: int, place: int) -> N
 
 @model
 def gateway_poll(w: World, shard: int) -> None:
-    """All parts that have room to go to, then the close."""
+    """All parts that have room to go to, then the close; before a session none needs room."""
     context = w.view(ShardContext, shard)
-    while not (w.g(OUTBOX).base and publish_ready(w, shard)):
+    while not (
+        w.g(OUTBOX).base and context.gateway.state in _PUBLISHES and publish_ready(w, shard)
+    ):
         nothing, where, length, place = ws_next(w, shard)
         if nothing or where is None or length is None or place is None:
             break

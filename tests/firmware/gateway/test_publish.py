@@ -190,6 +190,34 @@ def test_shard_without_room_does_not_read(c):
     assert [name for name, _ in c.published()] == ["A"]
 
 
+@pytest.mark.parametrize("state", [GatewayState.IDLE, GatewayState.WAIT_HELLO])
+def test_shard_that_connects_reads_whether_there_is_room_or_not(c, state):
+    """The answer to its upgrade and Hello go nowhere, and no timer of theirs looks for room."""
+    c.gateway.state = state
+    c.box.next = c.box.first + ENTRIES
+    c.hello()
+    assert c.gateway.state == GatewayState.WAIT_READY
+    assert [payload["op"] for payload in c.sent()] == [2]
+
+
+def test_shard_that_owes_its_answer_to_hello_reads_without_room(c):
+    c.gateway.state = GatewayState.ANSWER
+    c.box.next = c.box.first + ENTRIES
+    c.receive({"op": 11})
+    assert c.shard.events.stalled_at == 0
+
+
+def test_shard_that_waits_for_its_session_reads_when_there_is_room(c):
+    c.hello()
+    assert c.gateway.state == GatewayState.WAIT_READY
+    c.box.next = c.box.first + ENTRIES
+    c.dispatch("READY", 1, ready_data())
+    assert (c.gateway.state, c.tick()) == (GatewayState.WAIT_READY, STALL_RETRY_MS)
+    c.box.first = c.box.next
+    c.poll()
+    assert [name for name, _ in c.published()] == ["READY"]
+
+
 def test_stuck_shard_hears_but_publishes_nothing(c):
     c.ready()
     c.shard.events.stuck, c.shard.events.stuck_at = Stuck.DROPPED, LAB.g(CORE).now
