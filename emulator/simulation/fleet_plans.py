@@ -20,6 +20,8 @@ LONGEST_DRAIN_NS = 90 * NS_PER_S
 ENROL_NS, EARLY_MOST = 25 * NS_PER_S, 3
 LONGEST_DELAY_NS = 400 * NS_PER_MS
 RULES_MOST, FAULTS_LEAST, FAULTS_MOST = 2, 2, 7
+BEHIND_SHARE = 0.3
+"""Plans in which a server is behind with what is stored."""
 RESUMABLE_CODES = (1001, 1006, 1011, 4000, 4001, 4002, 4008)
 
 
@@ -57,6 +59,9 @@ def random_fleet_plan(
         more_rules, more_events = rng.choice(table)(when)
         rules += more_rules
         events += more_events
+    # Drawn last: what seeds made of the rest before stays as it was.
+    if rng.random() < BEHIND_SHARE:
+        events += _behind(chance)[1]
     return FaultPlan(tuple(rules), tuple(sorted(events, key=lambda event: event.at_ns)))
 
 
@@ -202,6 +207,12 @@ def _lag(c: _Chance) -> Made:
     number = c.server()
     milliseconds = c.rng.choice((200, 800, 2_000, 5_000))
     return _pair(c, f"nats-lag {number} {milliseconds}", f"nats-lag {number} 0", 30 * NS_PER_S)
+
+
+def _behind(c: _Chance) -> Made:
+    number = c.server()
+    milliseconds = c.rng.choice((500, 2_000, 8_000, 15_000))
+    return _pair(c, f"nats-behind {number} {milliseconds}", f"nats-behind {number} 0")
 
 
 def _once(c: _Chance) -> Made:

@@ -38,7 +38,7 @@ class HandoverStep(enum.IntEnum):
     READ = 0
     """Its revision is not known."""
     FENCE = 1
-    """It was read and holds a session: writing it again with our generation proves that it is the newest."""
+    """It was read, or there was none: writing the same with our generation proves that nothing is newer."""
     KEEP = 2
     """The shard writes what becomes of its session."""
     OVER = 3

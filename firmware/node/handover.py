@@ -194,6 +194,7 @@ def _overdue(a: Asm, row: HandoverRow, waiting: Label) -> None:
         HandoverRow.try_at,
         HandoverRow.revision,
         HandoverRow.sequence,
+        HandoverRow.live,
         ShardContext.connected_at,
         Handover.under_way,
         CoreState.now,
@@ -241,7 +242,7 @@ def handover_shard(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
     a.call(handover_waits)
     with a.if_(NC):
         a.mov(EDX, row.sequence)
-        a.mov(ECX, 1)
+        a.movzx(ECX, row.live)
         a.call(session_text)
         a.call(session_key)
         a.mov(RAX, row.revision)

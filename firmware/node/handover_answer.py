@@ -34,6 +34,7 @@ from toolchain.asm import (
     EBX,
     ECX,
     EDX,
+    NC,
     NE,
     R8,
     R8D,
@@ -194,7 +195,11 @@ def handover_lay_down(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
     source="firmware/docs/fleet.md#sessions",
 )
 def handover_read(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
-    """Take the answer in hand as the shard's record, or as the news that there is none."""
+    """Take the answer in hand as the shard's record, or as the news that there is none.
+
+    Whatever it says, a replica that is behind may have said it: a shard that waits writes it again, under
+    its own generation, and goes by the answer to that.
+    """
     again, ignored, settle, lost = map(a.label, ("again", "ignored", "settle", "lost"))
     a.xor(R12D, R12D)
     a.cmp(BUS_IN.it.status, NOT_FOUND)
@@ -232,10 +237,11 @@ def handover_read(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
     a.mov(row.sequence, EAX)
     a.cmp(FOUND.id_len, 0)
     a.j(E, settle)
-    a.inc(R12D)
     a.call(handover_waits)
-    a.j(C, settle)
-    a.jmp(handover_lay_down)
+    with a.if_(NC):
+        a.jmp(handover_lay_down)
+    a.inc(R12D)
+    a.jmp(settle)
 
     a.place(again)
     a.jmp(handover_again)
@@ -255,7 +261,11 @@ def handover_read(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
     a.place(settle)
     a.mov(EAX, R12D)
     a.mov(row.live, AL)
-    a.jmp(handover_settle)
+    a.call(handover_waits)
+    with a.if_(C):
+        a.jmp(handover_settle)
+    a.mov(row.step, HandoverStep.FENCE)
+    a.ret()
 
 
 @routine(
@@ -294,7 +304,7 @@ def handover_read(a: Asm, shard: ShardContext, row: HandoverRow) -> None:
     source="firmware/docs/fleet.md#sessions",
 )
 def handover_written(a: Asm, shard: ShardContext, row: HandoverRow, request: Reg32) -> None:
-    """Take the answer in hand as that to a write: a grant makes a session that was read the shard's own."""
+    """Take the answer in hand as that to a write: a grant makes what was read true, and a session the shard's own."""
     a.mov(R12D, request)
     a.call(answer_read)
     with a.if_(C):
@@ -312,8 +322,12 @@ def handover_written(a: Asm, shard: ShardContext, row: HandoverRow, request: Reg
         a.xor(AL, 1)
         a.mov(row.stale, AL)
         a.ret()
+    # It may not be taken any more, or there is none, which is true only now.
     a.call(handover_waits)
     with a.if_(C):
+        a.jmp(handover_settle)
+    a.cmp(row.live, 0)
+    with a.if_(E):
         a.jmp(handover_settle)
     a.mov(row.step, HandoverStep.KEEP)
     a.mov(row.stale, 0)

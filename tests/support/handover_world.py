@@ -81,7 +81,8 @@ class Store:
 
     def read(self) -> tuple[int, bytes] | None:
         """Return the record as a replica has it, perhaps one from before."""
-        behind = self.random.choice((0, 0, 0, 1, 2))
+        # The last one has nothing yet.
+        behind = self.random.choice((0, 0, 0, 1, 2, len(self.log)))
         return self.log[-1 - behind] if len(self.log) > behind else None
 
     def write(self, expected: int, value: bytes, *, fence: bool) -> int | None:
@@ -116,7 +117,7 @@ class Owner:
         self.answers: list[tuple[int, int, bytes, bytes]] = []
         self.taken: tuple[bytes, int] | None = None
         """Session and sequence that it resumed from."""
-        self.started = self.released = False
+        self.started = self.released = self.waited = False
         handover_begin(memory, SHARD)
 
     @property
@@ -191,6 +192,7 @@ class Owner:
             late = shard.load_deadline <= self.store.now * CYCLES
             if shard.load == SessionLoad.OPEN and not late:
                 return
+            self.waited = shard.load == SessionLoad.OPEN
             shard.load, self.started = SessionLoad.SETTLED, True
             shard.state, shard.gateway.state = ShardState.READY, GatewayState.READY
             shard.connected_at = self.store.now * CYCLES

@@ -86,7 +86,7 @@ def handover_shard(w: World, shard: int, row: int) -> None:
         return
     if kept.step == S.FENCE:
         if not handover_waits(w, shard):
-            refused, inbox = _write(w, shard, kept, kept.sequence, 1)
+            refused, inbox = _write(w, shard, kept, kept.sequence, kept.live)
             if not refused:
                 _sent(w, kept, R.FENCE, inbox)
             return

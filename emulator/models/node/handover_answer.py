@@ -111,7 +111,10 @@ def handover_read(w: World, shard: int, row: int) -> None:
         state.ignored += 1
         log_write(w, shard, HANDOVER_IGNORED, problem, kept.revision, kept.generation, 0)
     kept.live = kept_live
-    handover_settle(w, shard, row)
+    if handover_waits(w, shard):
+        handover_settle(w, shard, row)
+    else:
+        kept.step = HandoverStep.FENCE
 
 
 @model
@@ -128,7 +131,7 @@ def handover_written(w: World, shard: int, row: int, request: int) -> None:
         state.saves += 1
         kept.stale = 1 - kept.live
         return
-    if handover_waits(w, shard):
+    if handover_waits(w, shard) or not kept.live:
         handover_settle(w, shard, row)
         return
     kept.step, kept.stale = HandoverStep.KEEP, 0

@@ -293,7 +293,12 @@ class NatsCluster:
         self._answer(leader, proposal.reply, stream.ack(message))
         for server in self.servers:
             if self.reaches(leader, server):
-                self._hop(leader, server, partial(self.apply, server, stream, message.seq))
+                self._hop(leader, server, partial(self._learn, server, stream, message.seq))
+
+    def _learn(self, server: NatsServer, stream: Stream, seq: int) -> None:
+        """Let a server apply a message that reached it; one that is behind does it later."""
+        behind_ns = 0 if self.leaders[stream.config.name] is server else server.behind_ns
+        self.later((behind_ns, behind_ns), partial(self.apply, server, stream, seq))
 
     def apply(self, server: NatsServer, stream: Stream, seq: int) -> None:
         """Let a server learn the log up to a sequence, and its consumers look."""

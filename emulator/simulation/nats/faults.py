@@ -8,6 +8,7 @@ at 5s nats-isolate 0; at 30s nats-heal      the others do not reach it, its clie
 at 5s nats-depose                           nobody leads for some seconds
 at 5s nats-slow 3000; at 9s nats-slow 0     every write takes so many milliseconds more
 at 5s nats-lag 0 800; at 9s nats-lag 0 0    what a server says arrives so much later
+at 5s nats-behind 0 3000; at 9s nats-behind 0 0     it learns so much later what was stored
 at 5s nats-cut 0                            its clients' connections are reset
 at 5s nats-deaf 1; at 9s nats-deaf 0        without a leader there is no 503, only silence
 at 5s nats-lose 0                           its consumers are lost, and nobody is told
@@ -121,6 +122,13 @@ class ClusterFaults:
         for session in server.sessions:
             session.lag_ns = server.lag_ns
 
+    def behind(self, index: int, milliseconds: int) -> None:
+        """Let a server apply so much later what a majority has agreed on, unless it leads."""
+        server = self.cluster.servers[index]
+        was_behind, server.behind_ns = server.behind_ns, milliseconds * NS_PER_MS
+        if was_behind and not milliseconds:
+            self.cluster.lead.catch_up(server)
+
     def cut(self, index: int) -> None:
         """Reset the connections of a server's clients."""
         for session in list(self.cluster.servers[index].sessions):
@@ -148,6 +156,7 @@ class ClusterFaults:
             self.start(server.index)
             self.resume(server.index)
             self.lag(server.index, 0)
+            self.behind(server.index, 0)
         self.heal()
 
 
@@ -176,6 +185,7 @@ def plan_actions(cluster: NatsCluster) -> dict[str, Callable[[str], None]]:
         "nats-depose": on(faults.depose),
         "nats-slow": on(slow),
         "nats-lag": on(faults.lag),
+        "nats-behind": on(faults.behind),
         "nats-cut": on(faults.cut),
         "nats-deaf": on(deaf),
         "nats-lose": on(faults.lose),

@@ -59,7 +59,7 @@ class Leaders:
         for stream in cluster.streams.values():
 
             def learn(stream: Stream = stream) -> None:
-                if server in cluster.majority():
+                if server in cluster.majority() and not server.behind_ns:
                     cluster.apply(server, stream, stream.last_seq)
 
             cluster.events.after(cluster.span(CATCH_UP) if cluster.clustered else 0, learn)

@@ -67,7 +67,7 @@ class NatsServer:
         self.name = f"n{index + 1}"
         self.address, self.port = "127.0.0.1", 4222
         self.up, self.paused, self.lame = True, False, False
-        self.lag_ns = 0
+        self.lag_ns = self.behind_ns = 0
         self.sessions: list[Session] = []
         self.applied: dict[str, int] = {}
         self.consumers: list[Consumer] = []

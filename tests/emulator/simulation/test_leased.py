@@ -9,6 +9,8 @@ from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.leased import SPACING_NS, LeasedFleet, Shape
 from emulator.simulation.timeline import FleetTimeline, Line
+from firmware.layouts.fleet import FLEET, WatchState
+from firmware.layouts.handover import HANDOVER
 from pxe.gateway import LoadOptions
 
 SHAPE = Shape(nodes=3, slots=3, total=6, max_concurrency=2)
@@ -57,6 +59,37 @@ def test_a_node_without_power_is_taken_over_and_its_sessions_go_on():
     fleet.judge_events()
     assert fleet.events.repeated == 0
     assert {shard for shard, _ in fleet.ownership.handovers} == set(lost)
+
+
+@pytest.mark.parametrize("seed", [9, 10])
+def test_a_server_that_has_not_learned_of_a_session_costs_nobody_the_session(seed):
+    """The next owner reads where the first save arrives after 18 s; its watch is elsewhere."""
+    fleet = LeasedFleet(seed, Shape(nodes=2, slots=1, total=1, cap=1, duration_ms=4_000))
+    cluster, (first, second) = fleet.nats.cluster, fleet.stations
+    cluster.leaders["KV_shardfw"] = cluster.servers[0]
+
+    def until(reached):
+        for _ in range(200):
+            fleet.run(0.2)
+            if reached() and not cluster.servers[1].consumers:
+                return
+            fleet.world.actions["nats-lose"]("1")
+        pytest.fail("never reached")
+
+    second.power_off()
+    fleet.world.actions["nats-behind"]("1 18000")
+    until(lambda: owners(fleet) == [first.name])
+    second.power_on()
+    until(lambda: any(second.node.own_ip()))
+    fleet.world.actions["nats-only"](f"{second.name} 1")
+    until(fleet.owned)
+    until(lambda: second.node.g(FLEET).watch == WatchState.SYNCED)
+    fleet.run(1)
+    first.power_off()
+    until(lambda: owners(fleet) == [second.name])
+    fleet.until_owned()
+    assert names(fleet, 0) == ["identify", "ready", "resume", "resumed"]
+    assert second.node.g(HANDOVER).refused > 0
 
 
 def test_a_node_that_loses_nats_is_silent_before_another_speaks():

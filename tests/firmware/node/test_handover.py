@@ -73,6 +73,15 @@ def test_a_session_that_was_read_is_fenced_with_our_generation():
     assert (row.request, row.inbox) == (R.FENCE, 1)
 
 
+@pytest.mark.parametrize("revision", [0, 10])
+def test_that_there_is_no_session_is_fenced_too(revision):
+    shard_in(BENCH)
+    row = row_in(BENCH, step=S.FENCE, revision=revision, live=0)
+    tick()
+    assert BENCH.queued() == written(revision, ENDED)
+    assert (row.request, row.inbox, row.step) == (R.FENCE, 1, S.FENCE)
+
+
 def test_a_shard_that_started_without_its_session_says_that_it_ended():
     shard_in(BENCH, load=SessionLoad.SETTLED, state=ShardState.STARTING)
     row = row_in(BENCH, step=S.FENCE, revision=10, sequence=77, live=1)

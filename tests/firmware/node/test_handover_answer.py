@@ -84,21 +84,46 @@ def test_a_session_of_any_generation_up_to_ours_is_taken(generation):
     assert (row.step, row.generation) == (S.FENCE, generation)
 
 
-def test_no_record_lets_the_shard_identify():
+def test_no_record_is_nothing_to_identify_by_until_the_store_has_confirmed_it():
     shard, row = asked(R.READ)
     row.revision = 4
     hear(b"", ABSENT, 404)
-    assert (row.step, row.revision, row.live, row.stale) == (S.KEEP, 0, 0, 1)
-    assert settled(shard)
+    assert (row.step, row.revision, row.live) == (S.FENCE, 0, 0)
+    assert not settled(shard)
     assert BENCH.lines() == []
 
 
-def test_a_session_that_ended_lets_the_shard_identify():
+def test_a_session_that_ended_has_to_be_confirmed_too():
     shard, row = asked(R.READ)
     hear(b"1 2 16 0 - -", FOUND)
-    assert (row.step, row.revision, row.live, row.stale) == (S.KEEP, 10, 0, 1)
-    assert settled(shard)
+    assert (row.step, row.revision, row.live) == (S.FENCE, 10, 0)
+    assert not settled(shard)
     assert BENCH.lines() == []
+
+
+@pytest.mark.parametrize("head", [(FOUND, 0), (ABSENT, 404)])
+def test_a_fence_without_a_session_that_is_granted_lets_the_shard_identify(head):
+    shard, row = asked(R.READ)
+    hear(b"1 2 16 0 - -", *head)
+    set_fields(row, request=R.FENCE, inbox=6, tries=3)
+    LAB.g(HANDOVER).under_way = 1
+    hear(GRANT, inbox=6)
+    assert (row.step, row.revision, row.live, row.stale, row.tries) == (S.KEEP, 11, 0, 1, 0)
+    assert settled(shard)
+    assert (shard.session.valid, shard.flags, LAB.g(HANDOVER).taken) == (0, 0, 0)
+    assert BENCH.lines() == []
+
+
+def test_a_record_that_a_replica_did_not_have_yet_is_read_again():
+    shard, row = asked(R.READ)
+    hear(b"", ABSENT, 404)
+    set_fields(row, request=R.FENCE, inbox=6)
+    hear(REFUSED, inbox=6)
+    assert (row.step, row.try_at) == (S.READ, NOW + 250 * MS)
+    assert not settled(shard)
+    set_fields(row, request=R.READ, inbox=7)
+    hear(RECORD, FOUND, inbox=7)
+    assert (row.step, row.revision, row.live, row.sequence) == (S.FENCE, 10, 1, 77)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +139,8 @@ def test_a_session_that_ended_lets_the_shard_identify():
 def test_what_is_of_no_use_is_told_of_and_can_be_replaced(body, problem, generation):
     shard, row = asked(R.READ)
     hear(body, FOUND)
-    assert (row.step, row.revision, row.live, row.stale) == (S.KEEP, 10, 0, 1)
-    assert settled(shard)
+    assert (row.step, row.revision, row.live) == (S.FENCE, 10, 0)
+    assert not settled(shard)
     assert shard.session.valid == 0
     assert LAB.g(HANDOVER).ignored == 1
     assert BENCH.lines() == [

@@ -39,10 +39,15 @@ class Line:
         return owner
 
     def judge(self, before, owner):
-        """What may an owner resume from: what the one before wrote last, never more than was acknowledged."""
+        """What may an owner resume from: what the one before wrote last, never more than was acknowledged.
+
+        And it must, unless it waited for as long as anybody waits.
+        """
         name, acknowledged = before.session
         if before.shard.saved and owner.taken is not None and owner.taken != before.session:
             self.problems.append(f"saved {before.session}, resumed {owner.taken}")
+        if before.shard.saved and owner.taken is None and not owner.waited:
+            self.problems.append(f"saved {before.session}, identified")
         if owner.taken is not None and owner.taken[0] == name and owner.taken[1] > acknowledged:
             self.problems.append(f"acknowledged {acknowledged}, resumed {owner.taken[1]}")
         if owner.taken is not None and owner.taken[0] != name and before.shard.saved:
@@ -58,7 +63,8 @@ def play(monkeypatch, seed, *, blind_fence=False):
     before = None
     for _ in range(6):
         owner = line.run(leaves=line.random.random() < 0.7)
-        if before is not None and owner.started:
+        # Who had none itself says nothing of the next one's.
+        if before is not None and before.shard.session.valid and owner.started:
             line.judge(before, owner)
         before = owner
     return line
