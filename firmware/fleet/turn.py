@@ -1,4 +1,4 @@
-"""What the node calls: at boot, for every message, in every turn, and to give slots back."""
+"""What the node calls: at boot, for every message, in every turn, and when it stops."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open, bus_request_id
@@ -9,8 +9,8 @@ from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
 from firmware.fleet.enrol import enrol_begin, enrol_tick
 from firmware.fleet.enrol_grant import enrol_input
-from firmware.fleet.held import held_find, lease_mirror
-from firmware.fleet.orders import orders_obey, slot_yield
+from firmware.fleet.held import lease_mirror
+from firmware.fleet.orders import orders_obey
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
 from firmware.fleet.ticket import ticket_answered
@@ -25,18 +25,14 @@ from firmware.layouts.fleet import (
     WATCH_TEXT_MAX,
     Fleet,
     FleetKind,
-    HeldPhase,
-    HeldSlot,
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
 from firmware.layouts.token import TOKEN, BotToken
 from toolchain.asm import (
-    CF,
     EAX,
     ECX,
-    EDX,
     NC,
     NE,
     R12,
@@ -46,14 +42,11 @@ from toolchain.asm import (
     RBP,
     RBX,
     RDI,
-    A,
     Asm,
     B,
     C,
     E,
-    In,
     Out,
-    Reg32,
     Z,
     routine,
 )
@@ -230,34 +223,6 @@ def fleet_tick(a: Asm) -> None:
     a.cmp(R12, RAX)
     a.cmov(B, RAX, R12)
     a.mov(FLEET.it.next_deadline, RAX)
-    a.ret()
-
-
-@routine(
-    inputs=[In(EDX, int, "slot of the plan, below FLEET_SLOTS_MAX")],
-    outputs=[Out(CF, "1 = this node does not hold it")],
-    clobbers=CALLER_SAVED,
-    reads=[HeldSlot.phase],
-    calls=[held_find, slot_yield],
-    saves=[RBX],
-    source="firmware/docs/fleet.md#release",
-)
-def fleet_release(a: Asm, slot: Reg32) -> None:
-    """Give a slot back, and leave it to others for a while."""
-    other, held = a.label("other"), HeldSlot.at(RBX)
-    a.call(held_find)
-    a.test(RAX, RAX)
-    a.j(Z, other)
-    a.mov(RBX, RAX)
-    a.cmp(held.phase, HeldPhase.HELD)
-    a.j(B, other)
-    a.cmp(held.phase, HeldPhase.RUNNING)
-    a.j(A, other)
-    a.call(slot_yield)
-    a.clc()
-    a.ret()
-    a.place(other)
-    a.stc()
     a.ret()
 
 

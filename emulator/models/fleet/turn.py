@@ -9,8 +9,8 @@ from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
 from emulator.models.fleet.enrol import enrol_begin, enrol_tick
 from emulator.models.fleet.enrol_grant import enrol_input
-from emulator.models.fleet.held import held_find, lease_mirror
-from emulator.models.fleet.orders import orders_obey, slot_yield
+from emulator.models.fleet.held import lease_mirror
+from emulator.models.fleet.orders import orders_obey
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
 from emulator.models.fleet.ticket import ticket_answered
@@ -24,7 +24,6 @@ from firmware.layouts.fleet import (
     WATCH_TEXT_MAX,
     FleetKind,
     HeldPhase,
-    HeldSlot,
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
@@ -93,16 +92,6 @@ def fleet_tick(w: World) -> int:
     look = (w.g(CORE).now + 100 * w.g(CLOCK).tsc_cycles_per_ms) % 2**64
     fleet.next_deadline = min(soonest, look)
     return int(fleet.next_deadline)
-
-
-@model
-def fleet_release(w: World, slot: int) -> int:
-    """A slot that is granted."""
-    at = held_find(w, slot)
-    if not at or w.view(HeldSlot, at).phase not in GRANTED:
-        return 1
-    slot_yield(w, at)
-    return 0
 
 
 @model

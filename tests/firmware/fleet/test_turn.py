@@ -7,7 +7,6 @@ from firmware.fleet.turn import (
     fleet_close,
     fleet_left,
     fleet_next,
-    fleet_release,
     fleet_setup,
     fleet_tick,
     watch_open,
@@ -40,9 +39,7 @@ from tests.support.segments import CYCLES_PER_MS as MS
 from tests.support.segments import NOW
 from tests.support.token import set_token
 
-BENCH = BusBench(
-    fleet_left, fleet_close, fleet_next, fleet_release, fleet_setup, fleet_tick, watch_open
-)
+BENCH = BusBench(fleet_left, fleet_close, fleet_next, fleet_setup, fleet_tick, watch_open)
 LAB = BENCH.lab
 WATCH = b"_W.n7.3fa2c1d0.1"
 PLAN = b"1 active 3 16 1 20000 4 0+4 4+4 8+4 12+4"
@@ -229,7 +226,7 @@ def test_fleet_a_whole_claim_from_the_first_delivery_to_the_release():
     assert (lease.expired, lease.deadline) == (0, now + 19_550 * MS)
     held.shards = 4
 
-    assert LAB.call(fleet_release, slot=0).outputs["cf"] == 0
+    LAB.call(fleet_close)
     assert (held.phase, held.reason) == (HeldPhase.STOPPING, FLEET_ASKED.code)
     tick(now + 1)
     assert held.phase == HeldPhase.STOPPING
@@ -292,17 +289,13 @@ def test_fleet_an_order_gives_back_what_runs_and_nothing_is_claimed_again(key, v
 
 
 @pytest.mark.parametrize("phase", HeldPhase)
-def test_fleet_release_and_close_of_every_phase(phase):
+def test_fleet_close_of_every_phase(phase):
     fleet = LAB.g(FLEET)
     held = fleet.held[5]
     set_fields(held, phase=phase, slot=3)
     granted = phase in (HeldPhase.HELD, HeldPhase.RUNNING)
-    assert LAB.call(fleet_release, slot=3).outputs["cf"] == (not granted)
+    LAB.call(fleet_close)
     assert held.phase == (HeldPhase.STOPPING if granted else phase)
     until = int.from_bytes(fleet.avoid_until[24:32], "little")
     assert until == (NOW + 5_000 * MS if granted else 0)
-    held.phase = phase
-    LAB.call(fleet_close)
-    assert held.phase == (HeldPhase.STOPPING if granted else phase)
     assert fleet.closing == 1
-    assert LAB.call(fleet_release, slot=2).outputs["cf"] == 1
