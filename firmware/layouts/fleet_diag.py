@@ -6,12 +6,13 @@ from toolchain.layout import Global, Struct, u64
 
 DIAG_EVERY_MS = 10_000
 DIAG_FORMAT = 1
-DIAG_MAX = 512
+DIAG_MAX = 640
 """Bytes of the whole publication."""
 DIAG_FIELDS = (
     "uptime_ms", "rows", "ready", "slots", "published", "acknowledged", "duplicates", "waiting",
     "refused", "overdue", "dropped", "oversize", "commands", "refused_commands", "control_ups",
-    "data_ups", "log_lines",
+    "data_ups", "log_lines", "sessions_taken", "sessions_saved", "sessions_refused", "sessions_late",
+    "sessions_lost", "sessions_ignored",
 )  # fmt: skip
 """Behind format and boot, in this order, separated by single blanks."""
 

@@ -47,7 +47,7 @@ class HeldStatus(Struct):
 class StatusReply(Struct):
     """Answer about the node and one slot. A request has this size, magic, nonce and slot filled."""
 
-    SIZE = 0x358
+    SIZE = 0x370
     magic = u32(0x000, "STATUS_REQUEST_MAGIC or STATUS_REPLY_MAGIC")
     slot = u32(0x004, "index in the slot table")
     nonce = u64(0x008, "echoed")
@@ -109,6 +109,12 @@ class StatusReply(Struct):
     fleet_epoch = u32(0x2EC, "of the newest plan")
     fleet_error = u32(0x2F0, "why the last watch ended; an error")
     fleet_held = array(0x2F4, HeldStatus, HELD_MAX, "what the node has")
+    sessions_taken = u32(0x354, "sessions taken from the store of the fleet")
+    sessions_saved = u32(0x358, "records of sessions written there")
+    sessions_refused = u32(0x35C, "writes of them that were refused")
+    sessions_late = u32(0x360, "requests for them that nobody answered in time")
+    sessions_lost = u32(0x364, "shards whose record a later lease has written")
+    sessions_ignored = u32(0x368, "records whose session was not taken")
 
 
 class Diagnostics(Struct):

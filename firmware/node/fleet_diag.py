@@ -14,6 +14,7 @@ from firmware.layouts.fleet_diag import (
     FLEET_DIAG,
     FleetDiag,
 )
+from firmware.layouts.handover import HANDOVER, Handover
 from firmware.layouts.log import LOG_ON_BUS, LogOnBus
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.outbox import OUTBOX, Outbox
@@ -102,8 +103,18 @@ def _load(a: Asm, field: str) -> None:
         "refused_commands": commands.refused,
         "log_lines": LOG_ON_BUS.it.lines,
     }
+    sessions = {
+        "sessions_taken": HANDOVER.it.taken,
+        "sessions_saved": HANDOVER.it.saves,
+        "sessions_refused": HANDOVER.it.refused,
+        "sessions_late": HANDOVER.it.late,
+        "sessions_lost": HANDOVER.it.lost,
+        "sessions_ignored": HANDOVER.it.ignored,
+    }
     if field in numbers:
         a.mov(RAX, numbers[field])
+    elif field in sessions:
+        a.mov(EAX, sessions[field])
     elif field == "uptime_ms":
         a.mov(RAX, core.now)
         a.sub(RAX, CLOCK.it.boot_tsc)
@@ -152,6 +163,12 @@ def _load(a: Asm, field: str) -> None:
         Commands.taken,
         Commands.refused,
         LogOnBus.lines,
+        Handover.taken,
+        Handover.saves,
+        Handover.refused,
+        Handover.late,
+        Handover.lost,
+        Handover.ignored,
         FleetDiag.next_at,
     ],
     writes=[FleetDiag.next_at, FleetDiag.said, TEXT_OUT],

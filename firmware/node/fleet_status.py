@@ -1,4 +1,4 @@
-"""What diagnostics say of the fleet: the watch, the plan, and the slots that the node has."""
+"""What diagnostics say of the fleet: the watch, the plan, the slots that the node has, and its sessions in the store."""
 
 from firmware.layouts.fleet import (
     FLEET,
@@ -10,6 +10,7 @@ from firmware.layouts.fleet import (
     PlanView,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.handover import HANDOVER, Handover
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.status import AGE_UNKNOWN, HeldStatus, StatusReply
 from toolchain.asm import (
@@ -52,6 +53,12 @@ from toolchain.asm import (
         HeldSlot.shards,
         HeldSlot.generation,
         HeldSlot.hard_stop,
+        Handover.taken,
+        Handover.saves,
+        Handover.refused,
+        Handover.late,
+        Handover.lost,
+        Handover.ignored,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
@@ -61,6 +68,12 @@ from toolchain.asm import (
         StatusReply.fleet_closing,
         StatusReply.fleet_epoch,
         StatusReply.fleet_error,
+        StatusReply.sessions_taken,
+        StatusReply.sessions_saved,
+        StatusReply.sessions_refused,
+        StatusReply.sessions_late,
+        StatusReply.sessions_lost,
+        StatusReply.sessions_ignored,
         HeldStatus,
     ],
     source="firmware/docs/lifecycle.md#diagnostics",
@@ -83,6 +96,17 @@ def describe_fleet(a: Asm, reply: StatusReply) -> None:
     a.mov(reply.fleet_epoch, EAX)
     a.mov(EAX, FLEET.it.error)
     a.mov(reply.fleet_error, EAX)
+    sessions = HANDOVER.it
+    for count, told in (
+        (sessions.taken, reply.sessions_taken),
+        (sessions.saves, reply.sessions_saved),
+        (sessions.refused, reply.sessions_refused),
+        (sessions.late, reply.sessions_late),
+        (sessions.lost, reply.sessions_lost),
+        (sessions.ignored, reply.sessions_ignored),
+    ):  # fmt: skip - six counters, unrolled
+        a.mov(EAX, count)
+        a.mov(told, EAX)
 
     a.lea(RSI, FLEET.it.held.address)
     a.lea(R9, reply.fleet_held.address)

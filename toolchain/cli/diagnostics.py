@@ -247,6 +247,10 @@ def fleet_report(reply: dict[str, Any]) -> dict[str, Any] | None:
             for place in reply["fleet_held"]
             if place["phase"]
         ],
+        "sessions": {
+            name: reply["sessions_" + name]
+            for name in ("taken", "saved", "refused", "late", "lost", "ignored")
+        },
     }
 
 

@@ -292,7 +292,7 @@ entropy_sources (each credited, failed or absent), recommended_shards (what the
 service told when it was asked for the gateway), uuid and serial of the machine, hold (NO_TOKEN without a
 token), enrol (state, fingerprint, refused, last_error; null when the token is in the image) and fleet (null
 without one; watch, watch_ended_by, plan, epoch, closing, held: slot, phase, generation, shards, left_ms
-until its hard stop). Per shard:
+until its hard stop; sessions in the store: taken, saved, refused, late, lost, ignored). Per shard:
 state, connection, phase, hold, recovery (phase, attempt, retry_delay_ms), recovering, outage_ms,
 gap, gap_from, missing_first, missing_last, protocol_failures, profile, connection_number, reconnects, reconnect_deadline, reconnect_in_ms, last_error, last_error_text, lease_generation,
 lease_deadline, lease_left_ms, tcp_state, tls_state, tls (null when plain; protocol, suite, group,

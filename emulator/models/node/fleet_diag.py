@@ -15,6 +15,7 @@ from firmware.layouts.fleet_diag import (
     DIAG_MAX,
     FLEET_DIAG,
 )
+from firmware.layouts.handover import HANDOVER
 from firmware.layouts.log import LOG_ON_BUS
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.outbox import OUTBOX
@@ -33,6 +34,7 @@ def shards_count(w: World) -> tuple[int, int]:
 
 def _numbers(w: World, rows: int, ready: int) -> dict[str, int]:
     box, commands, links = w.g(OUTBOX), w.g(COMMANDS), w.g(BUS).links
+    sessions = w.g(HANDOVER)
     return {
         "uptime_ms": (w.g(CORE).now - w.g(CLOCK).boot_tsc) % 2**64 // w.g(CLOCK).tsc_cycles_per_ms,
         "rows": rows,
@@ -51,6 +53,12 @@ def _numbers(w: World, rows: int, ready: int) -> dict[str, int]:
         "control_ups": links[CONTROL].ups,
         "data_ups": links[DATA].ups,
         "log_lines": w.g(LOG_ON_BUS).lines,
+        "sessions_taken": sessions.taken,
+        "sessions_saved": sessions.saves,
+        "sessions_refused": sessions.refused,
+        "sessions_late": sessions.late,
+        "sessions_lost": sessions.lost,
+        "sessions_ignored": sessions.ignored,
     }
 
 

@@ -3,6 +3,7 @@
 from emulator.effects import World, model
 from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.handover import HANDOVER
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.status import StatusReply
 
@@ -17,6 +18,10 @@ def describe_fleet(w: World, reply: int) -> None:
     answer.fleet_watch, answer.fleet_plan = fleet.watch, plan.mode
     answer.fleet_closing, answer.fleet_epoch = fleet.closing, plan.epoch
     answer.fleet_error = fleet.error
+    sessions = w.g(HANDOVER)
+    answer.sessions_taken, answer.sessions_saved = sessions.taken, sessions.saves
+    answer.sessions_refused, answer.sessions_late = sessions.refused, sessions.late
+    answer.sessions_lost, answer.sessions_ignored = sessions.lost, sessions.ignored
     for n in range(HELD_MAX):
         held = fleet.held[n]
         if held.phase == HeldPhase.NONE:

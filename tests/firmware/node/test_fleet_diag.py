@@ -7,6 +7,7 @@ from firmware.layouts.commands import COMMANDS
 from firmware.layouts.fleet import FLEET
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FIELDS, DIAG_MAX, FLEET_DIAG
+from firmware.layouts.handover import HANDOVER
 from firmware.layouts.log import LOG_ON_BUS
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.outbox import OUTBOX
@@ -20,6 +21,8 @@ LAB = Lab(diag_publish, slots=4)
 BOOT, NOW = 7 * MS, 4_000 * MS
 NEVER = 2**64 - 1
 LARGE = {"published": 2**64 - 1, "acknowledged": 2**64 - 2, "duplicates": 2**63, "refused": 2**62}
+
+SESSIONS = ("taken", "saves", "refused", "late", "lost", "ignored")
 
 
 class Node:
@@ -46,6 +49,8 @@ class Node:
         ):
             setattr(box, name, 100 + n)
         commands.taken, commands.refused = 200, 201
+        for n, name in enumerate(SESSIONS):
+            setattr(LAB.g(HANDOVER), name, 400 + n)
         LAB.g(LOG_ON_BUS).lines, LAB.g(FLEET).holding = 300, 1
 
     def shard(self, n):
@@ -69,7 +74,9 @@ def test_numbers_stand_in_their_order():
         "uptime_ms": 3_993, "rows": 2, "ready": 1, "slots": 1, "published": 100,
         "acknowledged": 101, "duplicates": 102, "waiting": 3, "refused": 103, "overdue": 104,
         "dropped": 105, "oversize": 106, "commands": 200, "refused_commands": 201,
-        "control_ups": 4, "data_ups": 5, "log_lines": 300,
+        "control_ups": 4, "data_ups": 5, "log_lines": 300, "sessions_taken": 400,
+        "sessions_saved": 401, "sessions_refused": 402, "sessions_late": 403, "sessions_lost": 404,
+        "sessions_ignored": 405,
     }  # fmt: skip
 
 
@@ -89,6 +96,8 @@ def test_largest_numbers_fit():
     LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = 1, 2**64 - DIAG_EVERY_MS - 1
     for name, value in LARGE.items():
         setattr(LAB.g(OUTBOX), name, value)
+    for name in SESSIONS:
+        setattr(LAB.g(HANDOVER), name, 2**32 - 1)
     _, sent = node.turn()
     assert len(sent) < DIAG_MAX
 

@@ -13,6 +13,7 @@ from firmware.layouts.fleet import (
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.handover import HANDOVER
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.status import StatusReply
 from firmware.node.fleet_status import describe_fleet
@@ -22,6 +23,11 @@ from tests.support.states import MS, NOW, around
 from toolchain.layout.pack import unpack
 
 LAB = Lab(describe_fleet, slots=0)
+SESSIONS = {
+    "taken": "taken", "saved": "saves", "refused": "refused", "late": "late", "lost": "lost",
+    "ignored": "ignored",
+}  # fmt: skip
+"""Names of the answer, and of the counters."""
 
 
 def prepare():
@@ -46,7 +52,10 @@ def test_describe_fleet_shows_plan_watch_and_slots():
         fleet.held[7], phase=HeldPhase.STOPPING, slot=63, shards=254, generation=9,
         hard_stop=NOW + 1_500 * MS,
     )  # fmt: skip
+    for n, name in enumerate(SESSIONS.values()):
+        setattr(LAB.g(HANDOVER), name, 400 + n)
     reply, places = describe()
+    assert [reply["sessions_" + name] for name in SESSIONS] == [400, 401, 402, 403, 404, 405]
     assert (reply["fleet_watch"], reply["fleet_plan"]) == (WatchState.SYNCED, PlanMode.DRAIN)
     assert (reply["fleet_closing"], reply["fleet_epoch"]) == (1, 70_000)
     assert reply["fleet_error"] == FLEET_GAP.code
@@ -59,10 +68,12 @@ def test_describe_fleet_shows_plan_watch_and_slots():
 def test_describe_fleet_of_a_node_alone_is_zero():
     prepare()
     LAB.g(FLEET_CONFIG).magic, LAB.g(FLEET).watch = 0, WatchState.SYNCED
+    LAB.g(HANDOVER).taken = 1
     reply, _ = describe()
     assert not any(
-        reply[name] for name in reply if name.startswith("fleet") and name != "fleet_held"
-    )
+        reply[name] for name in reply
+        if name.startswith(("fleet", "sessions")) and name != "fleet_held"
+    )  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

@@ -143,6 +143,10 @@ FLEET = {
         {"phase": HeldPhase.GONE, "slot": 5, "generation": 9},
         *[{}] * (HELD_MAX - 3),
     ],
+    "sessions_taken": 3,
+    "sessions_saved": 40,
+    "sessions_refused": 1,
+    "sessions_ignored": 2,
 }
 
 
@@ -157,6 +161,9 @@ def test_a_node_of_a_fleet_shows_its_watch_its_plan_and_its_slots():
             {"slot": 2, "phase": "running", "generation": 7, "shards": 4, "left_ms": 12_000},
             {"slot": 5, "phase": "gone", "generation": 9, "shards": 0, "left_ms": 0},
         ],
+        "sessions": {
+            "taken": 3, "saved": 40, "refused": 1, "late": 0, "lost": 0, "ignored": 2,
+        },
     }  # fmt: skip
     assert "fleet: watch synced, plan active of epoch 3; slot 2 running" in text
 
