@@ -171,6 +171,7 @@ def leases_end(a: Asm, reason: Reg32) -> None:
     reads=[Clock.tsc_cycles_per_ms, Fleet.rtc_low, Fleet.rtc_second, Fleet.rtc_tsc, Fleet.holding],
     writes=[
         Fleet.rtc_look_at,
+        Fleet.rtc_seen,
         Fleet.rtc_low,
         Fleet.rtc_second,
         Fleet.rtc_tsc,
@@ -192,6 +193,7 @@ def clocks_compare(a: Asm) -> None:
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_LOOK_MS)
     a.add(RAX, RCX)
     a.mov(FLEET.it.rtc_look_at, RAX)
+    a.mov(FLEET.it.rtc_seen, 1)
     # The second alone is looked at as long as it is the same; never is an update waited for.
     _register(a, RTC_REGISTERS[0])
     a.cmp(AL, FLEET.it.rtc_low)
@@ -246,26 +248,59 @@ def clocks_compare(a: Asm) -> None:
 @routine(
     clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic, Fleet.holding, Fleet.rtc_look_at, Clock.tsc_cycles_per_ms],
+    writes=[Fleet.rtc_seen],
     calls=[leases_end, clocks_compare],
     source="firmware/docs/fleet.md#hard-stop",
 )
 def fleet_guard(a: Asm) -> None:
-    """End what is over before anything can be sent; without a fleet it is one comparison."""
+    """Begin a turn: end what is over, and look at the RTC ten times a second.
+
+    Without a fleet it is one comparison.
+    """
     out = a.label("out")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     with a.if_(NE):
         a.place(out)
         a.ret()
+    a.mov(FLEET.it.rtc_seen, 0)
     a.cmp(FLEET.it.holding, 0)
     with a.if_(NE):
         a.mov(EDX, FLEET_EXPIRED.code)
         a.call(leases_end)
     a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
     a.j(E, out)
-    # Whoever holds something may have been stopped since the last turn for longer than it lasts.
-    a.cmp(FLEET.it.holding, 0)
-    with a.if_(E):
-        a.rdtsc64()
-        a.cmp(RAX, FLEET.it.rtc_look_at)
-        a.j(B, out)
+    a.rdtsc64()
+    a.cmp(RAX, FLEET.it.rtc_look_at)
+    a.j(B, out)
     a.jmp(clocks_compare)
+
+
+@routine(
+    outputs=[Out(CF, "1 = it looked, and slots may be GONE now")],
+    clobbers=CALLER_SAVED,
+    reads=[FleetConfig.magic, Fleet.holding, Fleet.rtc_seen, Clock.tsc_cycles_per_ms],
+    calls=[clocks_compare],
+    source="firmware/docs/fleet.md#frozen-clock",
+)
+def fleet_look(a: Asm) -> None:
+    """Look at the RTC before a shard may speak, once in a turn; for a node that holds something.
+
+    Somebody else may speak for the slot when the machine was stopped since the last turn, and no interval
+    of the TSC says whether it was: it is the TSC that stood still. So every turn in which a shard may
+    speak looks for itself, and a turn in which none may needs no look, however many there are.
+    """
+    none = a.label("none")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.j(NE, none)
+    a.cmp(FLEET.it.holding, 0)
+    a.j(E, none)
+    a.cmp(FLEET.it.rtc_seen, 0)
+    a.j(NE, none)
+    a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.j(E, none)
+    a.call(clocks_compare)
+    a.stc()
+    a.ret()
+    a.place(none)
+    a.clc()
+    a.ret()

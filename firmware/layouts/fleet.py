@@ -374,6 +374,7 @@ class Fleet(Struct):
     unreadable_at = u64(0x70, "revision of the newest of them that was told of")
     error = u32(0x78, "why the last watch ended: site code")
     rtc_low = u8(0x7C, "register of seconds at the last look")
+    rtc_seen = u8(0x7D, "1 = the RTC was looked at in this turn")
     refused = u32(0x80, "answers that granted nothing")
     grants = u32(0x84, "claims that were granted: Lease.generation")
     plan_told = u64(0x88, "revision of the newest plan that was told of")

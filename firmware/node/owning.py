@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from firmware.abi import CALLER_SAVED
+from firmware.fleet.guard import fleet_look
 from firmware.fleet.held import held_stop, lease_mirror
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
@@ -341,6 +342,19 @@ def owning_guard(a: Asm) -> None:
         a.inc(R13D)
         a.cmp(R13D, HELD_MAX)
         a.again(BE, slots)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
+    calls=[fleet_look, owning_guard],
+    source="firmware/docs/fleet.md#frozen-clock",
+)
+def owning_look(a: Asm) -> None:
+    """See whether the clock stood still before a shard may speak, and silence what is gone by that."""
+    a.call(fleet_look)
+    with a.if_(C):
+        a.jmp(owning_guard)
     a.ret()
 
 

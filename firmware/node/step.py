@@ -27,7 +27,7 @@ from firmware.node.fleet_turn import fleet_turn
 from firmware.node.guard import shard_turn
 from firmware.node.lease import lease_tick
 from firmware.node.moving import plan_tick
-from firmware.node.owning import owning_guard
+from firmware.node.owning import owning_guard, owning_look
 from firmware.node.slots import slot_wake
 from firmware.node.stop import stop_tick
 from firmware.node.survive import survive_tick
@@ -45,8 +45,10 @@ from toolchain.asm import (
     R13,
     R13D,
     R14,
+    R14D,
     RAX,
     RBX,
+    RSI,
     A,
     Asm,
     B,
@@ -64,8 +66,17 @@ FRAMES_PER_TURN = 64
     outputs=[Out(EAX, "frames taken; FRAMES_PER_TURN = there may be more")],
     clobbers=CALLER_SAVED,
     reads=[ConfigBlob.diagnostics_port],
-    calls=[nic_poll, nic_release, net_input, tcp_input, operator_input, dns_input, slot_wake],
-    saves=[RBX, R12],
+    calls=[
+        nic_poll,
+        nic_release,
+        net_input,
+        tcp_input,
+        operator_input,
+        dns_input,
+        slot_wake,
+        owning_look,
+    ],
+    saves=[RBX, R12, R13, R14],
     source="firmware/docs/layers.md",
 )
 def receive_frames(a: Asm) -> None:
@@ -75,6 +86,14 @@ def receive_frames(a: Asm) -> None:
         a.call(nic_poll)
         a.test(ECX, ECX)
         a.leave(Z, top)
+        # TCP may answer a segment at once.
+        a.test(R12D, R12D)
+        with a.if_(Z):
+            a.mov(R13, RSI)
+            a.mov(R14D, ECX)
+            a.call(owning_look)
+            a.mov(RSI, R13)
+            a.mov(ECX, R14D)
         a.call(net_input)
         with a.block() as taken:
             a.cmp(EAX, PROTOCOL_TCP)
@@ -118,7 +137,7 @@ def receive_frames(a: Asm) -> None:
         Slot.deadline,
     ],
     writes=[Slot.deadline, CoreState.slots_due],
-    calls=[shard_turn],
+    calls=[shard_turn, owning_look],
     saves=[RBX, R12, R13, R14],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
 )
@@ -130,6 +149,7 @@ def step_shards(a: Asm) -> None:
     a.cmp(RAX, core.now)
     with a.if_(A):
         a.ret()
+    a.call(owning_look)
     a.mov(core.slots_due, -1)
     a.lea(R12, CORE.it.slots.address)
     a.mov(R13D, core.slots_used)

@@ -55,7 +55,7 @@ def leases_end(w: World, reason: int) -> None:
 def clocks_compare(w: World) -> None:
     """The RTC may be ahead of the TSC by less than two seconds since the last base."""
     fleet, now, cycles = w.g(FLEET), w.rdtsc(), w.g(CLOCK).tsc_cycles_per_ms
-    fleet.rtc_look_at = now + 100 * cycles
+    fleet.rtc_look_at, fleet.rtc_seen = now + 100 * cycles, 1
     if _register(w, 0) == fleet.rtc_low and fleet.rtc_second:
         return
     busy, snapshot = rtc_glimpse(w)
@@ -83,7 +83,20 @@ def fleet_guard(w: World) -> None:
     fleet = w.g(FLEET)
     if w.g(FLEET_CONFIG).magic != FLEET_MAGIC:
         return
+    fleet.rtc_seen = 0
     if fleet.holding:
         leases_end(w, FLEET_EXPIRED.code)
-    if w.g(CLOCK).tsc_cycles_per_ms and (fleet.holding or w.rdtsc() >= fleet.rtc_look_at):
+    if w.g(CLOCK).tsc_cycles_per_ms and w.rdtsc() >= fleet.rtc_look_at:
         clocks_compare(w)
+
+
+@model
+def fleet_look(w: World) -> int:
+    """Once in a turn of a node that holds something."""
+    fleet = w.g(FLEET)
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or not fleet.holding or fleet.rtc_seen:
+        return 0
+    if not w.g(CLOCK).tsc_cycles_per_ms:
+        return 0
+    clocks_compare(w)
+    return 1

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emulator.effects import World, model
+from emulator.models.fleet.guard import fleet_look
 from emulator.models.fleet.held import held_stop, lease_mirror
 from emulator.models.log import log
 from emulator.models.node.handover import handover_begin
@@ -135,6 +136,13 @@ def owning_guard(w: World) -> None:
         if held.phase == HeldPhase.GONE:
             owning_end(w, held.address_, n + 1)
             lease_mirror(w)
+
+
+@model
+def owning_look(w: World) -> None:
+    """What a look ended is silent at once."""
+    if fleet_look(w):
+        owning_guard(w)
 
 
 @model

@@ -19,7 +19,7 @@ from emulator.models.node.fleet_turn import fleet_turn
 from emulator.models.node.guard import shard_turn
 from emulator.models.node.lease import lease_tick
 from emulator.models.node.moving import plan_tick
-from emulator.models.node.owning import owning_guard
+from emulator.models.node.owning import owning_guard, owning_look
 from emulator.models.node.slots import slot_wake
 from emulator.models.node.stop import stop_tick
 from emulator.models.node.survive import survive_tick
@@ -40,6 +40,8 @@ def receive_frames(w: World) -> int:
         frame, length = nic_poll(w)
         if not length or frame is None:
             return taken
+        if not taken:
+            owning_look(w)
         _, kind, payload, size, source, middle, port = net_input(w, frame, length)
         if kind == TCP:
             shard = tcp_input(w, payload, size, source, middle)
@@ -59,6 +61,7 @@ def step_shards(w: World) -> int:
     core, soonest = w.g(CORE), NEVER
     if core.slots_due > core.now:
         return int(core.slots_due)
+    owning_look(w)
     core.slots_due = NEVER
     for n in range(core.slots_used):
         slot = core.slots[n]

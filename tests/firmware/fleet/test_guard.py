@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from firmware.fleet.guard import clocks_compare, fleet_guard, leases_end, rtc_glimpse
-from firmware.layouts.clock import RTC_REGISTERS
+from firmware.fleet.guard import clocks_compare, fleet_guard, fleet_look, leases_end, rtc_glimpse
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_EXPIRED,
@@ -21,11 +20,11 @@ from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from tests.support.fleet import name_node, set_fields
 from tests.support.lab import Lab
+from tests.support.rtc import BINARY_24, Rtc
 from tests.support.states import MS, NOW, around
 
-LAB = Lab(clocks_compare, fleet_guard, leases_end, rtc_glimpse, slots=0)
+LAB = Lab(clocks_compare, fleet_guard, fleet_look, leases_end, rtc_glimpse, slots=0)
 OWNED = (HeldPhase.HELD, HeldPhase.RUNNING, HeldPhase.STOPPING)
-BINARY_24 = 0x06
 BEGIN = datetime.datetime(2026, 11, 30, 23, 59, 50)
 UNIX = calendar.timegm(BEGIN.timetuple())
 
@@ -47,33 +46,6 @@ def hold(place, phase, stop=NOW):
     set_fields(held, phase=phase, slot=place, hard_stop=stop, generation=7)
     LAB.g(FLEET).holding = HELD_MAX
     return held
-
-
-class Rtc(Environment):
-    """An RTC that shows a time; `torn` seconds pass when the minute has been read."""
-
-    def __init__(self, when, tsc=NOW, *, updating=False, torn=0, good=True):
-        super().__init__(tsc=lambda: tsc)
-        self.when, self.index, self.looks, self.good = when, 0, 0, good
-        self.updating, self.torn = updating, torn
-        self.on_port_in, self.on_port_out = self.read, self.write
-
-    def write(self, port, _size, value):
-        assert port == 0x70
-        self.index = value
-
-    def read(self, port, _size):
-        assert port == 0x71
-        self.looks += 1
-        if self.index == 0x0A:
-            return 0xA6 if self.updating else 0x26
-        w = self.when
-        values = (w.second, w.minute, w.hour, w.day, w.month, w.year % 100, 20, BINARY_24)
-        if not self.good:
-            values = (61,) * 8
-        if self.index == 0x02:
-            self.when += datetime.timedelta(seconds=self.torn)
-        return values[RTC_REGISTERS.index(self.index)]
 
 
 def after(seconds):
@@ -108,22 +80,45 @@ def test_fleet_guard_that_holds_nothing_reads_the_clock_alone():
 
 def test_fleet_guard_looks_at_the_rtc_every_tenth_of_a_second():
     fleet = LAB.g(FLEET)
-    fleet.holding = 0
     fleet.rtc_look_at = NOW + 1
     LAB.call(fleet_guard, Rtc(BEGIN))
-    assert fleet.rtc_second == 0
+    assert (fleet.rtc_second, fleet.rtc_seen) == (0, 0)
     fleet.rtc_look_at = NOW
     LAB.call(fleet_guard, Rtc(BEGIN))
     assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
-    assert fleet.rtc_look_at == NOW + 100 * MS
+    assert (fleet.rtc_look_at, fleet.rtc_seen) == (NOW + 100 * MS, 1)
 
 
-def test_fleet_guard_that_holds_something_looks_at_the_rtc_in_every_turn():
-    hold(0, HeldPhase.RUNNING)
+def test_fleet_guard_that_holds_something_needs_no_port_in_a_turn_without_a_speaker():
+    hold(0, HeldPhase.RUNNING, stop=NOW + 1)
+    rtc = Rtc(BEGIN)
+    LAB.call(fleet_guard, rtc)
+    assert rtc.looks == 0
+
+
+def test_fleet_look_of_a_node_that_holds_something_is_once_in_a_turn():
     fleet = LAB.g(FLEET)
-    fleet.rtc_look_at = 2**64 - 1
-    LAB.call(fleet_guard, Rtc(BEGIN))
-    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
+    held, _ = base()
+    rtc = Rtc(after(1), tsc=NOW + 1_000 * MS)
+    assert LAB.call(fleet_look, rtc).outputs["cf"] == 1
+    assert (fleet.rtc_seen, held.phase) == (1, HeldPhase.RUNNING)
+    assert rtc.looks > 0
+    assert LAB.call(fleet_look).outputs["cf"] == 0
+    LAB.call(fleet_guard, Rtc(after(1), tsc=NOW + 1_000 * MS))
+    assert LAB.call(fleet_look, Rtc(after(5), tsc=NOW + 1_000 * MS)).outputs["cf"] == 1
+    assert held.phase == HeldPhase.GONE
+
+
+@pytest.mark.parametrize("what", ["alone", "holds nothing", "no clock"])
+def test_fleet_look_of_whom_nothing_depends_on_reads_no_port(what):
+    hold(0, HeldPhase.RUNNING)
+    if what == "alone":
+        LAB.g(FLEET_CONFIG).magic = 0
+    elif what == "holds nothing":
+        LAB.g(FLEET).holding = 0
+    else:
+        LAB.g(CLOCK).tsc_cycles_per_ms = 0
+    assert LAB.call(fleet_look).outputs["cf"] == 0
 
 
 def test_leases_end_leaves_claims_and_releases_to_their_own_time():

@@ -1,9 +1,13 @@
 """The shards of held slots: made, told of renewals, closed with their sessions, silenced."""
 
+import calendar
+import datetime
+
 import pytest
 
 from emulator.environment import Environment
 from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, FLEET_VIEW, HELD_MAX, HeldPhase
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.handover import HANDOVER, HandoverRequest
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
@@ -12,12 +16,13 @@ from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES, Leaving
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag, ShardState
 from firmware.layouts.tcp import TcpState
-from firmware.node.owning import owning_guard, owning_tick
+from firmware.node.owning import owning_guard, owning_look, owning_tick
 from tests.support.lab import Lab
 from tests.support.pages import ready, tables_region
+from tests.support.rtc import Rtc
 from tests.support.states import MS
 
-LAB = Lab(owning_guard, owning_tick, slots=4, extra=(tables_region(),))
+LAB = Lab(owning_guard, owning_look, owning_tick, slots=4, extra=(tables_region(),))
 NOW = 10_000 * MS
 STOP = NOW + 19_550 * MS
 P, S = HeldPhase, ShardState
@@ -68,6 +73,18 @@ class Node:
 @pytest.fixture
 def node():
     return Node()
+
+
+@pytest.mark.parametrize(("ahead_s", "shards"), [(1, [(4, 1), (5, 1)]), (2, [])])
+def test_a_look_silences_what_a_clock_that_stood_still_ended(node, ahead_s, shards):
+    node.hold()
+    node.tick()
+    at, fleet = datetime.datetime(2026, 11, 30, 12), LAB.g(FLEET)
+    fleet.rtc_second, fleet.rtc_tsc = calendar.timegm(at.timetuple()), NOW
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    LAB.call(owning_look, Rtc(at + datetime.timedelta(seconds=ahead_s), NOW))
+    assert node.shards() == shards
+    assert node.held().phase == (P.RUNNING if shards else P.NONE)
 
 
 def test_a_new_shard_has_nothing_of_the_record_of_another(node):

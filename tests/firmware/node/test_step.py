@@ -6,8 +6,11 @@ from scapy.layers.inet import TCP, UDP
 from scapy.layers.l2 import Ether
 
 from emulator.environment import Environment
+from firmware.layouts.clock import RTC_DATA, RTC_INDEX
 from firmware.layouts.config import CONFIG
 from firmware.layouts.dns import DNS
+from firmware.layouts.fleet import FLEET
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG
 from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.nic import NIC, NicState
@@ -135,6 +138,50 @@ def test_receive_frames_stops_at_the_budget_of_a_turn():
         assert node.bench.card.deliver(b"\xff" * 60)
     assert node.call(receive_frames)["eax"] == FRAMES_PER_TURN
     assert node.call(receive_frames)["eax"] == 3
+
+
+def rtc_looks(node, routine):
+    """Call a routine of a node that holds a slot; return how often it read the RTC."""
+    LAB.g(FLEET_CONFIG).magic, LAB.g(FLEET).holding = FLEET_MAGIC, 1
+    env, looks = node.environment(), []
+
+    def port_in(port, size):
+        if port == RTC_DATA:
+            looks.append(port)
+            return 0x80
+        return env.on_port_in(port, size)
+
+    LAB.call(
+        routine,
+        Environment(
+            tsc=lambda: LAB.g(CORE).now,
+            on_port_in=port_in,
+            on_port_out=lambda port, size, value: (
+                None if port == RTC_INDEX else env.on_port_out(port, size, value)
+            ),
+            on_mmio_read=env.on_mmio_read,
+            on_mmio_write=env.on_mmio_write,
+        ),
+    )
+    return len(looks)
+
+
+@pytest.mark.parametrize("frames", [0, 1, 3])
+def test_receive_frames_looks_at_the_rtc_before_the_first_one(frames):
+    node = Node()
+    for _ in range(frames):
+        node.bench.card.deliver(node.frame(question()))
+    assert (rtc_looks(node, receive_frames) > 0) == (frames > 0)
+    assert LAB.g(FLEET).rtc_seen == (frames > 0)
+    assert rtc_looks(node, receive_frames) == 0
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_step_shards_looks_at_the_rtc_when_one_may_be_due(due):
+    node = Node()
+    core = LAB.g(CORE)
+    core.slots_due = core.now if due else core.now + 1
+    assert (rtc_looks(node, step_shards) > 0) == due
 
 
 def test_receive_frames_nothing_there():
