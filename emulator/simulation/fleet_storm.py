@@ -1,7 +1,8 @@
 """One seed of the fleet simulation: nodes that share shards over NATS, bad weather, then calm.
 
 All along every segment to the gateway is judged by who owns its shard; in the calm that follows every
-slot must have an owner again, and every shard be READY there with the gateway's sequence.
+slot must have an owner again, and every shard be READY there with the gateway's sequence. Some seeds end
+with what an operator asks for in calm times.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.fleet_plans import random_fleet_plan
+from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.handovers import planned
-from emulator.simulation.leased import LeasedFleet, Shape
+from emulator.simulation.leased import LeasedFleet
 from pxe.gateway import LoadOptions
 from toolchain.cli.fleet.records import DRAIN
 

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from emulator.simulation.clock import NS_PER_S, EventQueue
 from emulator.simulation.desk import WRONG, Desk
 from emulator.simulation.fleet_records import LeaseRecord, PlanRecord
+from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.invariants import InvariantError
-from emulator.simulation.leased import LeasedFleet, Shape
+from emulator.simulation.leased import LeasedFleet
 from emulator.simulation.nats.client import Client, Heard
 from emulator.simulation.nats.cluster import NatsCluster
 from emulator.simulation.operator import Operator

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from emulator.simulation import handovers
+from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.fleet_storm import calm, shape_of
 from emulator.simulation.handovers import Order, planned, possible
 from emulator.simulation.invariants import InvariantError
-from emulator.simulation.leased import LeasedFleet, Shape
+from emulator.simulation.leased import LeasedFleet
 from toolchain.cli.fleet.records import DRAIN, OPEN
 
 SHAPE = Shape(nodes=3, slots=3, total=3, max_concurrency=2)

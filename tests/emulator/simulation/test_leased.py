@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from emulator.simulation.campaign import Trial
+from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.invariants import InvariantError
-from emulator.simulation.leased import SPACING_NS, LeasedFleet, Shape
+from emulator.simulation.leased import SPACING_NS, LeasedFleet
 from emulator.simulation.timeline import FleetTimeline, Line
 from firmware.layouts.fleet import FLEET, WatchState
 from firmware.layouts.handover import HANDOVER
