@@ -23,7 +23,7 @@ from toolchain.link.reader import reloaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolchain.link import Image
+    from toolchain.link import Image, Section
 
 PAGE = 4096
 PATTERN = 0xA5
@@ -102,6 +102,31 @@ def _pages(size: int) -> int:
     return max(PAGE, -(-size // PAGE) * PAGE)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What a machine needs of an image, for whoever starts many machines with the same one.
+
+    Attributes:
+        sections: of its file, as lief reads them.
+        special: instructions that the test answers, by address.
+    """
+
+    sections: tuple[Section, ...]
+    special: dict[int, ix.Instruction]
+
+    @classmethod
+    def of(cls, image: Image) -> Loaded:
+        """Read an image."""
+        special = {
+            ins.ip: ins
+            for s in image.sections
+            if s.executable and s.bits == 64
+            for ins in ix.Decoder(64, s.contents, ip=s.address)
+            if ins.mnemonic in _SPECIAL
+        }
+        return cls(tuple(reloaded(image).sections), special)
+
+
 class Snapshot:
     """Registers at once: 16 general-purpose ones in encoding order, RIP, RFLAGS; or XMM0-15.
 
@@ -171,12 +196,16 @@ class Machine:
     Args:
         image: The linked image; its sections are loaded as lief reads them in its ELF file.
         extra: Further regions (workspaces, DMA pools).
+        loaded: The image as it was read before; None reads it.
 
     Attributes:
         watchers: Who is told of each `write` before it happens: while code runs, a device's store.
     """
 
-    def __init__(self, image: Image, extra: tuple[Region, ...] = ()) -> None:
+    def __init__(
+        self, image: Image, extra: tuple[Region, ...] = (), loaded: Loaded | None = None
+    ) -> None:
+        loaded = loaded or Loaded.of(image)
         self.image = image
         self.engine = uc.Uc(uc.UC_ARCH_X86, uc.UC_MODE_64)
         self.engine.ctl_set_cpu_model(ux.UC_CPU_X86_ICELAKE_SERVER)
@@ -189,7 +218,7 @@ class Machine:
         self.windows: list[tuple[int, int]] = []
         self.watchers: list[Callable[[int, bytes], None]] = []
         self._sections: list[tuple[Region, bytes]] = []
-        for s in reloaded(image).sections:
+        for s in loaded.sections:
             if s.bits != 64 or not s.size:
                 continue
             region = Region(s.name, s.address, _pages(s.size), s.writable, s.executable)
@@ -202,14 +231,16 @@ class Machine:
         self.engine.mem_map(STOP, PAGE, uc.UC_PROT_READ | uc.UC_PROT_EXEC)
         self.engine.mem_write(STOP, b"\xf4" * 16)
         self._arena_next = ARENA
-        self.special = self._find_special()
+        self.special = dict(loaded.special)
         self._fault = ""
         self._error: Exception | None = None
         self.ran_freely = False
         add_sha_extensions(self.engine)
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
-        self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN)
-        self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT)
+        self._ports = [
+            self.engine.hook_add(uc.UC_HOOK_INSN, self._on_in, None, 1, 0, ux.UC_X86_INS_IN),
+            self.engine.hook_add(uc.UC_HOOK_INSN, self._on_out, None, 1, 0, ux.UC_X86_INS_OUT),
+        ]
         self.reset()
 
     # -- memory -----------------------------------------------------------------------------------
@@ -290,16 +321,6 @@ class Machine:
         return address if found is None else found.first * PAGE + address % PAGE
 
     # -- instructions that the test answers -------------------------------------------------------
-    def _find_special(self) -> dict[int, ix.Instruction]:
-        found = {}
-        for s in self.image.sections:
-            if not s.executable or s.bits != 64:
-                continue
-            for ins in ix.Decoder(64, s.contents, ip=s.address):
-                if ins.mnemonic in _SPECIAL:
-                    found[ins.ip] = ins
-        return found
-
     def answer(self, ins: ix.Instruction) -> None:
         """Carry out an instruction for the test and step over it."""
         e, env = self.engine, self.environment
@@ -340,6 +361,10 @@ class Machine:
         self.engine.reg_write(_UC_GPR[name], kept | (value & mask))
 
     def _on_in(self, _engine: uc.Uc, port: int, size: int, _data: object) -> int:
+        return self.port_in(port, size)
+
+    def port_in(self, port: int, size: int) -> int:
+        """Ask the environment for a port; an error ends the run."""
         return self._guarded(self.environment.port_in, port, size)
 
     def _guarded(self, ask: Callable[[int, int], int], place: int, size: int) -> int:
@@ -357,7 +382,14 @@ class Machine:
         self.engine.emu_stop()
 
     def _on_out(self, _engine: uc.Uc, port: int, size: int, value: int, _data: object) -> None:
-        self.environment.port_out(port, size, value)
+        self.port_out(port, size, value)
+
+    def port_out(self, port: int, size: int, value: int) -> None:
+        """Tell the environment of a write to a port; an error ends the run."""
+        try:
+            self.environment.port_out(port, size, value)
+        except Exception as error:
+            self.stop_with(error)
 
     def _on_invalid(
         self, _engine: uc.Uc, access: int, address: int, size: int, _value: int, _data: object
@@ -431,6 +463,14 @@ class Machine:
         line = max((row for row in self.image.lines if row[0] <= address), default=None)
         source = f" ({line[1]}:{line[2]})" if line is not None else ""
         return f"{placed.name}+{address - placed.address:#x}{source}"
+
+    def release_ports(self) -> None:
+        """Leave IN, OUT and RDTSC to hooks of somebody else."""
+        for handle in self._ports:
+            self.unhook(handle)
+        self.special = {
+            at: ins for at, ins in self.special.items() if ins.mnemonic != ix.Mnemonic.RDTSC
+        }
 
     def hook_special(self) -> None:
         """Answer special instructions in free runs, without a hook on any other instruction."""

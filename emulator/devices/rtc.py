@@ -13,6 +13,8 @@ STATUS_A, STATUS_B, CENTURY = 0x0A, 0x0B, 0x32
 DIVIDER, HOURS_24, UPDATING = 0x26, 0x02, 0x80
 UPDATE_NS = 244_000
 """How long before a second ends the registers are about to change."""
+DATE = (0x00, 0x02, 0x04, 0x06, 0x07, 0x08, 0x09, CENTURY)
+"""Second, minute, hour, day of the week, day, month, year, century."""
 NS_PER_S = 1_000_000_000
 
 
@@ -31,7 +33,7 @@ class Rtc:
         """Answer the register that was chosen."""
         if port not in (INDEX, DATA) or size != 1:
             return None
-        return self._index if port == INDEX else self._register(self._index & 0x7F)
+        return self._index if port == INDEX else self.register(self._index & 0x7F)
 
     def port_out(self, port: int, size: int, value: int) -> bool:
         """Choose a register; what is written into one is forgotten."""
@@ -49,22 +51,21 @@ class Rtc:
         """Nothing here is memory-mapped."""
         return False
 
-    def _register(self, index: int) -> int:
+    def now_ns(self) -> int:
+        """Return the date, in nanoseconds since 1970."""
+        return self._unix_ns()
+
+    def register(self, index: int) -> int:
+        """Return what a register holds."""
         second, rest = divmod(self._unix_ns(), NS_PER_S)
         if index == STATUS_A:
             return DIVIDER | (UPDATING if rest >= NS_PER_S - UPDATE_NS else 0)
         if index == STATUS_B:
             return HOURS_24
         now = datetime.fromtimestamp(second, UTC)
-        shown = {
-            0x00: now.second,
-            0x02: now.minute,
-            0x04: now.hour,
-            0x06: now.isoweekday() % 7 + 1,
-            0x07: now.day,
-            0x08: now.month,
-            0x09: now.year % 100,
-            CENTURY: now.year // 100,
-        }
-        value = shown.get(index, 0)
+        date = (
+            now.second, now.minute, now.hour, now.isoweekday() % 7 + 1,
+            now.day, now.month, now.year % 100, now.year // 100,
+        )  # fmt: skip
+        value = dict(zip(DATE, date, strict=True)).get(index, 0)
         return value // 10 << 4 | value % 10

@@ -29,7 +29,7 @@ class SerialPort:
         self.typed: deque[int] = deque()
         self.on_type: Callable[[], None] | None = None
         self.sent = 0
-        self._line = bytearray()
+        self._line = b""
         self._control = 0
 
     def type(self, text: str) -> None:
@@ -37,6 +37,22 @@ class SerialPort:
         self.typed.extend(text.encode("ascii") + b"\n")
         if self.on_type is not None:
             self.on_type()
+
+    def status(self) -> int:
+        """Return what LINE_STATUS holds."""
+        empty = HOLDING_EMPTY | TRANSMITTER_EMPTY if self.ready else 0
+        return empty | (DATA_READY if self.typed else 0)
+
+    @property
+    def sends(self) -> bool:
+        """Whether a byte written to DATA is sent, and no part of the divisor."""
+        return not self._control & DIVISOR_LATCH
+
+    def take(self, data: bytes) -> None:
+        """Send bytes."""
+        self.sent += len(data)
+        *lines, self._line = (self._line + data).split(b"\n")
+        self.lines += [line.decode("ascii", "backslashreplace").rstrip("\r") for line in lines]
 
     def port_in(self, port: int, size: int) -> int | None:
         """Answer the port's registers."""
@@ -48,8 +64,7 @@ class SerialPort:
         if at == INTERRUPT_ID:
             return FIFO_ENABLED | 1
         if at == LINE_STATUS:
-            empty = HOLDING_EMPTY | TRANSMITTER_EMPTY if self.ready else 0
-            return empty | (DATA_READY if self.typed else 0)
+            return self.status()
         return self._control if at == LINE_CONTROL else 0
 
     def port_out(self, port: int, size: int, value: int) -> bool:
@@ -59,8 +74,8 @@ class SerialPort:
             return False
         if at == LINE_CONTROL:
             self._control = value
-        elif at == DATA and not self._control & DIVISOR_LATCH:
-            self._send(value)
+        elif at == DATA and self.sends:
+            self.take(bytes((value,)))
         return True
 
     def mmio_read(self, physical: int, size: int) -> int | None:
@@ -70,11 +85,3 @@ class SerialPort:
     def mmio_write(self, physical: int, size: int, value: int) -> bool:
         """Nothing here is memory-mapped."""
         return False
-
-    def _send(self, value: int) -> None:
-        self.sent += 1
-        if value == 0x0A:
-            self.lines.append(self._line.decode("ascii", "backslashreplace").rstrip("\r"))
-            self._line.clear()
-        else:
-            self._line.append(value)

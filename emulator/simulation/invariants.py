@@ -19,6 +19,7 @@ from emulator.simulation.shard_row import (
     SESSION_BYTES,
     ShardRow,
     read_row,
+    unpacker,
 )
 from firmware.layouts import machine
 from firmware.layouts.clock import NEVER
@@ -96,7 +97,12 @@ class InvariantError(AssertionError):
     """A rule does not hold; the text names shard, rule and values."""
 
 
-@dataclass(frozen=True, slots=True)
+_CORE = unpacker([(CoreState.now, 0), (CoreState.next_deadline, 0)])
+_LEASE = unpacker([(Lease.generation, 0), (Lease.expired, 0)])
+_CLOCK = unpacker([(Clock.tsc_cycles_per_ms, 0)])
+
+
+@dataclass(slots=True)
 class Turn:
     """Node-wide facts of one turn; times in TSC.
 
@@ -355,6 +361,9 @@ class Invariants:
         self._spins = 0
         self._core = node.window(CORE)
         self._lease = node.window(LEASE)
+        first, end = CoreState.slots.offset + Slot.flags.offset, node.facts.slots * Slot.SIZE
+        self.flags = self._core[first : CoreState.slots.offset + end : Slot.SIZE]
+        """Flags of each slot, live."""
         self._clock = node.window(CLOCK)
         at = Network.ip.offset
         self._address = node.window(NETWORK)[at : at + 4]
@@ -368,6 +377,8 @@ class Invariants:
             )
         ]
         self._raw = b"".join(self._parts)
+        self.changes = 0
+        """Turns that changed a row."""
         self.rows = [self._read(slot) for slot in range(node.facts.slots)]
         self._waits = [_first_wait(row, 0) for row in self.rows]
         self._last = self._turn()
@@ -396,6 +407,7 @@ class Invariants:
     def _check_shards(self, raw: bytes, turn: Turn) -> None:
         """Apply every rule to the shards that changed, or to all when the lease did."""
         before, self._raw = self._raw, raw
+        self.changes += 1
         for slot in range(self.node.facts.slots):
             start = slot * _ROW_BYTES
             same = raw[start : start + _ROW_BYTES] == before[start : start + _ROW_BYTES]
@@ -421,8 +433,7 @@ class Invariants:
 
     def _has_shard(self, slot: int) -> bool:
         """Say whether a row holds a shard; in a fleet they come and go."""
-        at = CoreState.slots.offset + slot * Slot.SIZE + Slot.flags.offset
-        return not self.node.facts.fleet or bool(self._core[at] & SLOT_ACTIVE)
+        return not self.node.facts.fleet or bool(self.flags[slot] & SLOT_ACTIVE)
 
     def states(self) -> list[ShardState]:
         """Return the state of every slot after the last turn."""
@@ -473,17 +484,17 @@ class Invariants:
             )
 
     def _turn(self) -> Turn:
-        links = self.node.facts.link_port
-        frames = sum(_is_tcp(f) and _port(f) != links for f in self.node.turn_frames)
-        deadline = _number(self._core, CoreState.next_deadline) if self.node.turns else NEVER
-        return Turn(
-            _number(self._core, CoreState.now),
-            deadline,
-            _number(self._lease, Lease.expired),
-            _number(self._lease, Lease.generation),
-            frames,
-            calibrated=_number(self._clock, Clock.tsc_cycles_per_ms) != 0,
-        )
+        node = self.node
+        links = node.facts.link_port
+        frames = 0
+        if node.turn_frames:
+            frames = sum(_is_tcp(f) and _port(f) != links for f in node.turn_frames)
+        now, deadline = _CORE.unpack_from(self._core)
+        generation, expired = _LEASE.unpack_from(self._lease)
+        (cycles,) = _CLOCK.unpack_from(self._clock)
+        if not node.turns:
+            deadline = NEVER
+        return Turn(now, deadline, expired, generation, frames, calibrated=cycles != 0)
 
     def _read(self, slot: int) -> ShardRow:
         raw = self._raw[slot * _ROW_BYTES : (slot + 1) * _ROW_BYTES]

@@ -44,7 +44,7 @@ from emulator.simulation.wire import Segment
 from emulator.simulation.world import NotReachedError, World
 from firmware.layouts.bus import BUS, Bus
 from firmware.layouts.fleet_config import BusAuth
-from firmware.layouts.node import CORE, SLOT_ACTIVE, CoreState, Slot
+from firmware.layouts.node import SLOT_ACTIVE
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.shard import ShardState
 from pxe.gateway import GatewayOptions
@@ -87,6 +87,9 @@ class Member(Station):
         self.name = name
         self.ports: dict[int, tuple[int, int]] = {}
         self.identifies: dict[int, tuple[tuple[int, int, int], int]] = {}
+        self.judged: list[ShardRow] = []
+        self._shards: tuple[object, ...] = ()
+        self._held: list[ShardRow] = []
         super().__init__(world, segment, name, facts, **settings)
 
     def power_on(self) -> None:
@@ -98,8 +101,13 @@ class Member(Station):
     @property
     def shards(self) -> list[ShardRow]:
         """The rows that hold a shard after the last turn."""
-        flags = self.node.window(CORE)[CoreState.slots.offset + Slot.flags.offset :]
-        return [row for n, row in enumerate(self.rows) if flags[n * Slot.SIZE] & SLOT_ACTIVE]
+        invariants = self.invariants
+        flags = bytes(invariants.flags)
+        seen = invariants, invariants.changes, flags
+        if seen != self._shards:
+            self._shards = seen
+            self._held = [row for row, n in zip(self.rows, flags, strict=True) if n & SLOT_ACTIVE]
+        return self._held
 
     @property
     def holder(self) -> tuple[str, str]:
@@ -234,6 +242,9 @@ class LeasedFleet:
             InvariantError: somebody else owned the shard, or an Identify came too early.
         """
         before, shards = member.ports, member.shards
+        if shards is member.judged and not member.node.turn_frames:
+            return  # no row is another than after the last turn, and nothing left
+        member.judged = shards
         member.ports = {
             row.tcp_local_port: (row.shard_id, row.shard_total)
             for row in shards

@@ -22,10 +22,11 @@ from emulator.devices.serial import SerialPort
 from emulator.devices.virtio_net import VirtioNet
 from emulator.environment import Environment
 from emulator.live import LiveWorld
-from emulator.machine import PATTERN, STACK_TOP, Machine, MachineError, Region
+from emulator.machine import PATTERN, STACK_TOP, Loaded, Machine, MachineError, Region
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.node_facts import TABLES_PHYSICAL, NodeFacts
 from emulator.simulation.packet import ip_text
+from emulator.simulation.quick_answers import QuickAnswers
 from emulator.simulation.trace import BlockTrace
 from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits
@@ -92,6 +93,11 @@ def node_image() -> Image:
     from firmware.node.step import node_step  # noqa: PLC0415 - as above
 
     return link_node(node_init, node_step)
+
+
+@functools.cache
+def _release() -> Loaded:
+    return Loaded.of(node_image())
 
 
 def shard_address(slot: int) -> int:
@@ -167,7 +173,8 @@ class ImageNode:
                 Region(f"arena{n}", limits.WINDOW_ARENAS + n * limits.ARENA_STRIDE, TlsArena.SIZE)
                 for n in range(ARENAS_MAX)
             ]
-        self.machine = Machine(self.image, tuple(regions))
+        loaded = _release() if image is None else None
+        self.machine = Machine(self.image, tuple(regions), loaded)
         self.live = LiveWorld(self.machine)
         self.serial = SerialPort()
         self.card = VirtioNet(self.machine, self.facts.mac, modern)
@@ -191,6 +198,8 @@ class ImageNode:
                 recording=False,
             )
         )
+        self.machine.release_ports()
+        self._quick = QuickAnswers(self.machine, self.serial, self.rtc)
         self.machine.map_mmio(limits.WINDOW_MMIO, limits.MMIO_BYTES)
         self.machine.hook_special()
         self.trace = BlockTrace(self.machine) if trace else None
@@ -315,7 +324,11 @@ class ImageNode:
         address = machine.image.address(name)
         self._leave = leave = machine.prepare_call(address, {})
         machine.ran_freely = True
-        machine.run(address, self._turn_limit)
+        self._quick.before(self._now_ns + self._tsc_at_zero)
+        try:
+            machine.run(address, self._turn_limit)
+        finally:
+            self._quick.after()
         registers = machine.snapshot.take()
         if registers[4] != leave:
             raise MachineError(f"{name} left RSP {registers[4] - leave:+d} bytes off")

@@ -121,10 +121,11 @@ def _readers() -> tuple[struct.Struct, struct.Struct, struct.Struct]:
     parts += [(getattr(TcpContext, n), ShardContext.tcp.offset) for n in _TCP]
     session = [(getattr(Session, name), 0) for name in _SESSION]
     gateway = [(getattr(GatewayContext, name), 0) for name in _GATEWAY]
-    return _format(parts), _format(gateway), _format(session)
+    return unpacker(parts), unpacker(gateway), unpacker(session)
 
 
-def _format(parts: list[tuple[object, int]]) -> struct.Struct:
+def unpacker(parts: list[tuple[object, int]]) -> struct.Struct:
+    """Return what unpacks fields, each with what is added to its offset, in the order of memory."""
     text, end = "<", 0
     for field, base in parts:
         at, size = base + field.offset, field.size  # type: ignore[attr-defined]  # layout fields

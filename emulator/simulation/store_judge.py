@@ -119,7 +119,7 @@ class StoreJudge:
         ctypes.c_uint64.from_address(start + _RUNNING).value = running
         ctypes.c_uint64.from_address(start + _BREACH).value = pointer
         self._stores = ctypes.c_uint64.from_address(start + _STORES)
-        self._page = _executable(_code())
+        self._page = executable(_code())
         handle = ctypes.c_size_t()
         # The binding takes Python callables only; this is the same call with a native one.
         status = uclib.uc_hook_add(
@@ -161,7 +161,7 @@ class StoreJudge:
         return {slot for slot, seen in enumerate(raw) if seen}
 
 
-def _executable(code: bytes) -> mmap.mmap:
+def executable(code: bytes) -> mmap.mmap:
     """Return a page with the code; it is never writable and executable at once."""
     page = mmap.mmap(-1, PAGE)
     page[: len(code)] = code

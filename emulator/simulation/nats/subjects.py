@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 
 def valid(pattern: str) -> bool:
     """Say whether a server takes a SUB for it."""
@@ -14,6 +16,7 @@ def literal(subject: str) -> bool:
     return not {"*", ">"} & set(subject.split("."))
 
 
+@lru_cache(maxsize=1 << 14)
 def matches(pattern: str, subject: str) -> bool:
     """Say whether a literal subject falls under a pattern."""
     if pattern == subject:
