@@ -273,6 +273,7 @@ def gateway_tell(a: Asm, shard: ShardContext, awaited: Reg32) -> None:
         ShardContext.malformed,
         GatewayContext.state,
         GatewayContext.seq_lower,
+        ShardContext.sequence,
         JsonParser.values,
         EventStream.open,
         EventStream.withheld,
@@ -296,11 +297,15 @@ def gateway_heard_whole(
     """Act on a message, then hand on what it was: a dispatch that counted, or nothing."""
     stream, gateway = shard.events, shard.gateway
     awaited, passed_over, verdict = R15D, EBP, R14D
-    end, nothing, told = a.label("end"), a.label("nothing"), a.label("told")
+    end, nothing, told, publish = map(a.label, ("end", "nothing", "told", "publish"))
     a.mov(R12, part)
     a.mov(R13D, length)
     a.mov(R14D, place)
-    a.mov(awaited, gateway.state)
+    # Above what was awaited: the sequence until now.
+    a.mov(R15D, shard.sequence)
+    a.shl(R15, 32)
+    a.mov(EAX, gateway.state)
+    a.or_(R15, RAX)
     a.mov(passed_over, gateway.seq_lower)
     a.add(passed_over, shard.malformed)
     a.call(gateway_end)
@@ -313,13 +318,24 @@ def gateway_heard_whole(
     a.sub(passed_over, gateway.seq_lower)
     a.cmp(passed_over, shard.malformed)
     a.jne(nothing)
-    a.cmp(OUTBOX.it.base, 0)
-    with a.if_(NE):
+    with a.block() as kept:
+        a.cmp(OUTBOX.it.base, 0)
+        a.leave(E, kept)
+        a.mov(R8D, value(shard, JsonField.S))
+        a.cmp(awaited, GatewayState.WAIT_READY)
+        a.j(E, publish)
+        # A RESUMED without a number of its own would have the Msg-Id of a dispatch, and stand for it.
+        a.mov(RAX, R15)
+        a.shr(RAX, 32)
+        a.cmp(R8D, EAX)
+        with a.if_(BE):
+            a.call(assembly_leave)
+            a.jmp(kept)
+        a.place(publish)
         a.mov(RSI, R12)
         a.mov(ECX, R13D)
         a.mov(EDX, R14D)
         a.and_(EDX, FIRST_PART)
-        a.mov(R8D, value(shard, JsonField.S))
         known_name(a, shard)
         a.call(publish_whole)
 

@@ -100,6 +100,7 @@ def gateway_heard_whole(w: World, shard: int, part: int, length: int, place: int
     context = w.view(ShardContext, shard)
     gateway, stream = context.gateway, context.events
     awaited, before = gateway.state, (gateway.seq_lower, context.malformed)
+    known = context.sequence
     gateway_end(w, shard)
     if context.failure:
         assembly_leave(w, shard)
@@ -115,9 +116,13 @@ def gateway_heard_whole(w: World, shard: int, part: int, length: int, place: int
         if stream.open:
             events_end(w, shard, part, 0, Verdict.IGNORED, 0, 0)
         return
-    if w.g(OUTBOX).base:
-        publish_whole(w, shard, part, length, place & 1, value(context, JsonField.S), name_len)
     ready = awaited == GatewayState.WAIT_READY
+    if w.g(OUTBOX).base:
+        sequence = value(context, JsonField.S)
+        if ready or sequence > known:
+            publish_whole(w, shard, part, length, place & 1, sequence, name_len)
+        else:
+            assembly_leave(w, shard)
     if ready or place & 1:
         events_begin(w, shard)
     hidden = ready or stream.withheld

@@ -131,6 +131,23 @@ def test_resumed_is_published_too(c):
     assert (c.shard.sequence, c.gateway.seq_acked) == (43, 41)
 
 
+@pytest.mark.parametrize("sequence", [41, 42])
+@pytest.mark.parametrize("cut", [0, 30])
+def test_resumed_without_a_number_of_its_own_is_not_published(c, sequence, cut):
+    """Its Nats-Msg-Id would be that of the dispatch, which the stream may not have taken yet."""
+    c.resumable(41)
+    c.hello()
+    c.dispatch("A", 42)
+    frame = server_frame(1, message("RESUMED", sequence))
+    c.raw(frame[:cut])
+    c.raw(frame[cut:])
+    assert c.gateway.state == GatewayState.READY
+    assert [name for name, _ in c.published()] == ["A", "SHARDFW_RESUMED"]
+    assert [c.box.assemblies[n].owner for n in range(ASSEMBLIES)] == [0] * ASSEMBLIES
+    c.dispatch("B", 43)
+    assert [name for name, _ in c.published()] == ["B"]
+
+
 def test_only_dispatches_are_published(c):
     c.ready()
     c.receive({"op": 11}, {"op": 1, "d": None}, {"op": 99, "d": {"a": 1}})
