@@ -5,14 +5,16 @@ The reader is the example's of `pxe/examples`; what it has to do is in firmware/
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
 import nats.errors
+import nats.js.errors
 
 from pxe.examples.python.consumer import Event, Reader
 from pxe.gateway.load import COUNTER_KEY
-from toolchain.cli.fleet.connect import EVENTS, FleetError
+from toolchain.cli.fleet.connect import EVENTS, RETRY_S, FleetError
 
 if TYPE_CHECKING:
     from pxe.gateway.session import Session
@@ -99,6 +101,9 @@ async def _follow(fleet: Fleet, account: EventAccount) -> None:
         try:
             messages = await subscription.fetch(BATCH, timeout=WAIT_S)
         except (nats.errors.TimeoutError, TimeoutError):
+            continue
+        except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
+            await asyncio.sleep(RETRY_S)  # a cluster between two leaders
             continue
         for message in messages:
             if (event := Event.of(message)) is not None:

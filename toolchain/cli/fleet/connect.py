@@ -32,6 +32,8 @@ DEFAULT_URL = "nats://127.0.0.1:4222"
 CONNECT_S = 5
 ANSWER_S = 5.0
 RETRY_S, RETRIES = 0.5, 60
+PING_S, PINGS = 2, 2
+"""A server that stands still, or whose answers are lost, is left after about six seconds."""
 STREAM = "KV_shardfw"
 EVENTS = "SHARDFW_EV"
 WRONG_LAST = (10071, 10164)
@@ -225,6 +227,8 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
             error_cb=on_error,
             connect_timeout=CONNECT_S,
             reconnect_time_wait=RETRY_S,
+            ping_interval=PING_S,
+            max_outstanding_pings=PINGS,
             max_reconnect_attempts=1,
             allow_reconnect=False,
             **options,
