@@ -4,7 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open, bus_request_id
 from firmware.bus.turn import bus_next
 from firmware.fleet.answer import lease_answered
-from firmware.fleet.budget import budget_answered
+from firmware.fleet.budget import budget_answered, budget_restate
 from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
 from firmware.fleet.enrol import enrol_begin, enrol_tick
@@ -183,6 +183,7 @@ def fleet_next(a: Asm) -> None:
         watch_check,
         watch_open,
         orders_obey,
+        budget_restate,
         claims_tick,
         held_tick_all,
         lease_mirror,
@@ -212,6 +213,7 @@ def fleet_tick(a: Asm) -> None:
     with a.if_(C):
         a.call(watch_open)
     a.call(orders_obey)
+    a.call(budget_restate)
     a.call(held_tick_all)
     a.mov(R12, RAX)
     a.call(lease_mirror)

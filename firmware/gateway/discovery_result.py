@@ -97,6 +97,7 @@ def _value(field: DocumentField) -> Mem32[int]:
         Permits.total,
         Permits.remaining,
         Permits.reset_after_ms,
+        Permits.said,
         Permit,
     ],
     source="firmware/docs/gateway.md#discovery-limits",
@@ -113,6 +114,12 @@ def discovery_limits(a: Asm) -> None:
         with a.if_(E):
             a.mov(EAX, _value(field))
             a.mov(target, EAX)
+    with a.block() as unsaid:
+        a.cmp(_kind(DocumentField.TOTAL), JsonKind.INTEGER)
+        a.leave(NE, unsaid)
+        a.cmp(_kind(DocumentField.REMAINING), JsonKind.INTEGER)
+        a.leave(NE, unsaid)
+        a.inc(permits.said)
     with a.block() as unsaid:
         # In a fleet the plan says how many keys there are, to all nodes alike.
         a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)

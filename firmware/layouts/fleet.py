@@ -304,14 +304,25 @@ class Ticket(Struct):
     frozen = u32(0x28, "Fleet.frozen when it was sent")
 
 
-class BudgetOp(Struct):
-    """The Identify that is being paid for."""
+BUDGET_RESTATED = 0xFFFF_FFFF
+"""In the place of a key."""
+BUDGET_FRESH_MS = 30_000
+"""What the service said longer ago is not written down: others have identified since."""
+BUDGET_ASK_MS = 60_000
+"""Between two questions of a node whose budget is spent; it asks when all starts are back."""
 
-    SIZE = 0x20
+
+class BudgetOp(Struct):
+    """The Identify that is being paid for, or the service's word that is being written."""
+
+    SIZE = 0x28
     sent_at = u64(0x00, "TSC when it was sent; 0 = nothing is on its way")
     inbox = u32(0x08, "number of the request")
-    key = u32(0x0C, "which key it is for")
+    key = u32(0x0C, "which key it is for; BUDGET_RESTATED = it says what the service says")
     told = u64(0x10, "revision of the budget whose end was told of")
+    restated = u32(0x18, "Permits.said that the record has had")
+    restating = u32(0x1C, "with BUDGET_RESTATED: Permits.said that is on its way")
+    ask_at = u64(0x20, "TSC before which a spent budget lets nobody ask the service again")
 
 
 class TicketView(Struct):

@@ -29,6 +29,7 @@ class Permits(Struct):
     remaining = u32(0x08, "session starts that discovery said are left; counts with total")
     total = u32(0x0C, "session starts in 24 hours, as discovery said; 0 = it said nothing")
     reset_after_ms = u32(0x10, "time until they are all back, as discovery said; milliseconds")
+    said = u32(0x14, "how often discovery said what is left, since boot")
     reset_at = u64(0x18, "TSC when all session starts are back; 0 = discovery said nothing yet")
     keys = array(0x20, Permit, PERMITS_MAX, "by shard_id % max_concurrency")
 

@@ -5,6 +5,9 @@ from firmware.cpu.date import date_now
 from firmware.fleet.budget import budget_spent, budget_tell
 from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
+from firmware.layouts.fleet import BUDGET_ASK_MS, FLEET_BUDGET, BudgetOp
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, Permits
@@ -42,6 +45,7 @@ from toolchain.asm import (
     outputs=[Out(CF, "1 = the service has no session start left for us")],
     clobbers=[RAX, RCX],
     reads=[
+        FleetConfig.magic,
         Permits.total,
         Permits.owned,
         Permits.remaining,
@@ -53,8 +57,13 @@ from toolchain.asm import (
     source="firmware/docs/lifecycle.md#allowance",
 )
 def starts_spent(a: Asm) -> None:
-    """Tell whether what discovery said of session starts is used up; they come back once a day."""
+    """Tell whether what discovery said of session starts is used up; they come back once a day.
+
+    In a fleet all nodes use them up together, and the budget's record counts them.
+    """
     permits, unknown = PERMITS.it, a.label("unknown")
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.j(E, unknown)
     a.mov(ECX, permits.total)
     a.test(ECX, ECX)
     a.j(Z, unknown)
@@ -112,11 +121,60 @@ def allowance_spent(a: Asm) -> None:
 
 
 @routine(
+    outputs=[Out(CF, "1 = it is not asked now")],
+    clobbers=[RAX, RCX],
+    reads=[
+        ConfigBlob.discovery,
+        Discovery.state,
+        Permits.total,
+        Permits.reset_at,
+        BudgetOp.ask_at,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    writes=[BudgetOp.ask_at, Discovery.state],
+    source="firmware/docs/fleet.md#budget",
+)
+def allowance_ask(a: Asm) -> None:
+    """Let a shard that the fleet's budget holds ask the service: at first, and when all starts are back."""
+    asked, no = a.label("asked"), a.label("no")
+    a.cmp(CONFIG.it.discovery, DiscoveryMode.HTTP)
+    a.jne(no)
+    a.cmp(DISCOVERY.it.state, DiscoveryState.FOUND)
+    a.j(B, asked)  # nobody has asked yet, or somebody does
+    a.jne(no)  # REFUSED
+    a.cmp(PERMITS.it.total, 0)
+    a.je(no)  # it says nothing about session starts
+    a.mov(RAX, core.now)
+    a.cmp(RAX, PERMITS.it.reset_at)
+    a.j(B, no)
+    a.cmp(RAX, FLEET_BUDGET.it.ask_at)
+    a.j(B, no)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, BUDGET_ASK_MS)
+    a.add(RAX, RCX)
+    a.mov(FLEET_BUDGET.it.ask_at, RAX)
+    a.mov(DISCOVERY.it.state, DiscoveryState.IDLE)
+    a.place(asked)
+    a.clc()
+    a.ret()
+    a.place(no)
+    a.stc()
+    a.ret()
+
+
+@routine(
     inputs=[In(RBX, ShardContext, "a shard that is about to start")],
     outputs=[Out(EAX, "Hold.NO_IDENT_BUDGET, or 0")],
     clobbers=CALLER_SAVED,
     reads=[ShardContext.hold, Survivor.identified, ConfigBlob.identify_allowance],
-    calls=[shard_is_resumable, allowance_spent, budget_spent, budget_tell, log_write],
+    calls=[
+        shard_is_resumable,
+        allowance_spent,
+        allowance_ask,
+        budget_spent,
+        budget_tell,
+        log_write,
+    ],
     source="firmware/docs/lifecycle.md#allowance",
 )
 def allowance_hold(a: Asm, shard: ShardContext) -> None:
@@ -127,6 +185,8 @@ def allowance_hold(a: Asm, shard: ShardContext) -> None:
     a.call(allowance_spent)
     with a.if_(NC):
         a.call(budget_spent)
+        a.j(NC, free)
+        a.call(allowance_ask)
         a.j(NC, free)
         a.call(budget_tell)
         a.mov(EAX, Hold.NO_IDENT_BUDGET)

@@ -9,6 +9,7 @@ from emulator.models.fleet.texts import Value, set_key
 from emulator.models.log import log_write
 from firmware.layouts.bus import BUS
 from firmware.layouts.fleet import (
+    BUDGET_RESTATED,
     FLEET,
     FLEET_BUDGET,
     FLEET_TICKETS,
@@ -18,7 +19,8 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import FLEET_BUDGET_SPENT
-from firmware.layouts.node import CLOCK
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import ShardContext
 
 
@@ -67,8 +69,8 @@ def budget_tell(w: World) -> None:
 
 @model
 def budget_pay(w: World, shard: int, ticket: int, key: int) -> int:
-    """One request at a time, for a second each."""
-    budget, op, fleet, bus = w.g(FLEET_VIEW).budget, w.g(FLEET_BUDGET), w.g(FLEET), w.g(BUS)
+    """What is left less one."""
+    budget = w.g(FLEET_VIEW).budget
     if w.view(Ticket, ticket).paid:
         return 0
     if not budget.revision:
@@ -76,30 +78,56 @@ def budget_pay(w: World, shard: int, ticket: int, key: int) -> int:
     if budget_spent(w, shard):
         budget_tell(w)
         return 1
+    budget_write(w, (budget.remaining - 1) % 2**32, budget.total, key)
+    return 1
+
+
+@model
+def budget_write(w: World, remaining: int, total: int, purpose: int) -> int:
+    """One request at a time, for a second each."""
+    op, fleet, bus = w.g(FLEET_BUDGET), w.g(FLEET), w.g(BUS)
     now = w.rdtsc()
     if op.sent_at and now < op.sent_at + 1_000 * w.g(CLOCK).tsc_cycles_per_ms:
         return 1
     set_key(w, b"budget", "budget")
     value = Value(w)
     value.text(b"1 ")
-    value.numbers((budget.remaining - 1) % 2**32, budget.total)
+    value.numbers(remaining, total)
     value.text(b" " + bytes(bus.node[: bus.node_len]) + b" ")
     fleet.op += 1
     value.number(fleet.op)
     value.end()
-    refused, inbox = cas_send(w, budget.revision)
+    refused, inbox = cas_send(w, w.g(FLEET_VIEW).budget.revision)
     if not refused:
-        op.inbox, op.sent_at, op.key = inbox, now, key
-    return 1
+        op.inbox, op.sent_at, op.key = inbox, now, purpose
+    return int(refused)
+
+
+@model
+def budget_restate(w: World) -> None:
+    """As long as the record has not had what was said last, which was half a minute ago at most."""
+    permits, op = w.g(PERMITS), w.g(FLEET_BUDGET)
+    if permits.said == op.restated or not w.g(FLEET_VIEW).budget.revision:
+        return
+    cycles = w.g(CLOCK).tsc_cycles_per_ms
+    said_at = permits.reset_at - permits.reset_after_ms * cycles
+    if (w.g(CORE).now - said_at) % 2**64 > 30_000 * cycles:
+        op.restated = permits.said
+        return
+    if not budget_write(w, permits.remaining, permits.total, BUDGET_RESTATED):
+        op.restating = permits.said
 
 
 @model
 def budget_answered(w: World, inbox: int) -> int:
-    """Paid, or on its way no more."""
+    """Paid or said, or on its way no more."""
     op = w.g(FLEET_BUDGET)
     if not op.sent_at or op.inbox != inbox:
         return 1
     op.sent_at = 0
     if not answer_read(w)[0]:
-        ticket_at(w, op.key).paid = 1
+        if op.key == BUDGET_RESTATED:
+            op.restated = op.restating
+        else:
+            ticket_at(w, op.key).paid = 1
     return 0

@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.bus.send import bus_close, bus_open, bus_request_id
 from emulator.models.bus.turn import bus_next
 from emulator.models.fleet.answer import lease_answered
-from emulator.models.fleet.budget import budget_answered
+from emulator.models.fleet.budget import budget_answered, budget_restate
 from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
 from emulator.models.fleet.enrol import enrol_begin, enrol_tick
@@ -86,6 +86,7 @@ def fleet_tick(w: World) -> int:
     if watch_check(w):
         watch_open(w)
     orders_obey(w)
+    budget_restate(w)
     soonest = held_tick_all(w)
     lease_mirror(w)
     soonest = min(soonest, claims_tick(w))

@@ -47,6 +47,8 @@ def discovery_limits(w: World) -> None:
     kind, number = _kept(w, DocumentField.MAX_CONCURRENCY)
     keys = min(number, PERMITS_MAX)
     void = _kept(w, DocumentField.TOTAL)[0] == JsonKind.INTEGER
+    if void and _kept(w, DocumentField.REMAINING)[0] == JsonKind.INTEGER:
+        permits.said += 1
     alone = w.g(FLEET_CONFIG).magic != FLEET_MAGIC
     if alone and kind == JsonKind.INTEGER and keys and keys != permits.max_concurrency:
         permits.max_concurrency, void = keys, True

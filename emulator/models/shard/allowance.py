@@ -7,6 +7,9 @@ from emulator.models.log import log_write
 from emulator.models.memory.kept import survivor_store
 from emulator.models.shard.resume import shard_is_resumable
 from firmware.layouts.config import CONFIG
+from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
+from firmware.layouts.fleet import FLEET_BUDGET
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS
@@ -18,7 +21,7 @@ from firmware.layouts.survivor import ALLOWANCE_WINDOW_S, SURVIVOR
 def starts_spent(w: World) -> int:
     """What the service said is left, and all of it again a day after that; no word is no bound."""
     permits, now = w.g(PERMITS), w.g(CORE).now
-    if not permits.total:
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC or not permits.total:
         return 0
     if now >= permits.reset_at:
         permits.remaining = permits.total
@@ -45,12 +48,26 @@ def allowance_spent(w: World) -> int:
 
 
 @model
+def allowance_ask(w: World) -> int:
+    """Who has no answer gets one; one that is over is asked for again, once a minute."""
+    found, permits, op, now = w.g(DISCOVERY), w.g(PERMITS), w.g(FLEET_BUDGET), w.g(CORE).now
+    if w.g(CONFIG).discovery != DiscoveryMode.HTTP or found.state > DiscoveryState.FOUND:
+        return 1
+    if found.state == DiscoveryState.FOUND:
+        if not permits.total or now < permits.reset_at or now < op.ask_at:
+            return 1
+        op.ask_at = (now + 60_000 * w.g(CLOCK).tsc_cycles_per_ms) % 2**64
+        found.state = DiscoveryState.IDLE
+    return 0
+
+
+@model
 def allowance_hold(w: World, shard: int) -> int:
     """A Resume costs nothing; the line comes when the hold begins."""
     if shard_is_resumable(w, shard):
         return Hold.NONE
     if not allowance_spent(w):
-        if not budget_spent(w, shard):
+        if not budget_spent(w, shard) or not allowance_ask(w):
             return Hold.NONE
         budget_tell(w)
         return Hold.NO_IDENT_BUDGET

@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from firmware.fleet.budget import budget_answered, budget_pay, budget_spent, budget_tell, ticket_of
+from firmware.fleet.budget import (
+    budget_answered,
+    budget_pay,
+    budget_restate,
+    budget_spent,
+    budget_tell,
+    ticket_of,
+)
 from firmware.fleet.ticket import (
     ticket_answered,
     ticket_ask,
@@ -27,6 +34,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.node import CORE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import ShardContext
 from tests.support.bus import BusBench
 from tests.support.fleet import BOT, set_fields, take_in_hand
@@ -35,7 +43,7 @@ from tests.support.segments import NOW
 from tests.support.states import around
 
 BENCH = BusBench(
-    budget_answered, budget_pay, budget_spent, budget_tell, ticket_answered, ticket_ask, ticket_of,
+    budget_answered, budget_pay, budget_restate, budget_spent, budget_tell, ticket_answered, ticket_ask, ticket_of,
     ticket_seen, ticket_spend, ticket_take,
 )  # fmt: skip
 LAB = BENCH.lab
@@ -125,6 +133,71 @@ def test_ticket_take_pays_asks_waits_and_takes():
 def answer(routine, inbox, body, status=0):
     take_in_hand(LAB, body, status=status)
     return LAB.call(routine, inbox=inbox).outputs["cf"]
+
+
+SAID_MS = 3_600_000
+
+
+def say(remaining, total=1000, age_ms=0):
+    """Let the service have said what is left, so long ago."""
+    permits = LAB.g(PERMITS)
+    set_fields(permits, remaining=remaining, total=total, reset_after_ms=SAID_MS)
+    permits.said += 1
+    permits.reset_at = NOW + (SAID_MS - age_ms) * MS
+
+
+def restate(tsc=NOW):
+    LAB.g(CORE).now = NOW
+    before = len(BENCH.queued())
+    LAB.call(budget_restate, Environment(tsc=lambda: tsc))
+    return BENCH.queued()[before:]
+
+
+def test_what_the_service_says_is_written_down_once():
+    assert restate() == b""
+    say(998)
+    sent = restate()
+    assert sent.startswith(b"HPUB $KV.shardfw.b1.ctl.budget _I.n7.3fa2c1d0.c.1 ")
+    assert sent.endswith(b"Sequence: 30\r\n\r\n1 998 1000 n7 1\r\n")
+    assert restate(NOW + 1) == b""
+    answer(budget_answered, 1, GRANT)
+    assert restate() == b""
+    assert not any(ticket(key).paid for key in range(4))
+
+
+def test_what_the_service_says_is_written_again_on_the_newer_record():
+    say(998)
+    assert restate().endswith(b"Sequence: 30\r\n\r\n1 998 1000 n7 1\r\n")
+    answer(budget_answered, 1, REFUSED)
+    LAB.g(FLEET_VIEW).budget.revision = 31
+    assert restate().endswith(b"Sequence: 31\r\n\r\n1 998 1000 n7 2\r\n")
+    # The answer is lost; meanwhile it says something else.
+    say(700)
+    assert restate(NOW + 999 * MS) == b""
+    assert restate(NOW + 1_000 * MS).endswith(b"\r\n\r\n1 700 1000 n7 3\r\n")
+    answer(budget_answered, 3, GRANT)
+    assert restate() == b""
+
+
+@pytest.mark.parametrize(("age_ms", "written"), [(30_000, True), (30_001, False)])
+def test_what_the_service_said_long_ago_is_not_written(age_ms, written):
+    say(998, age_ms=age_ms)
+    assert bool(restate()) is written
+    assert LAB.g(FLEET_BUDGET).restated == int(not written)
+
+
+def test_a_record_that_is_not_known_or_a_payment_on_its_way_is_waited_for():
+    say(998)
+    LAB.g(FLEET_VIEW).budget.revision = 0
+    assert restate() == b""
+    LAB.g(FLEET_VIEW).budget.revision = 30
+    set_fields(LAB.g(FLEET_BUDGET), sent_at=NOW, inbox=7, key=2)
+    assert restate(NOW + 1) == b""
+    BENCH.link.state = LinkState.HELLO
+    answer(budget_answered, 7, GRANT)
+    assert restate() == b""
+    BENCH.link.state = LinkState.UP
+    assert restate() != b""
 
 
 def ready(**fields):

@@ -211,7 +211,7 @@ class TestDocument:
         assert q.gateway() == (b"gateway.test", 8080, b"/ws?v=10&encoding=json")
         permits = LAB.g(PERMITS)
         assert (permits.max_concurrency, permits.total, permits.remaining) == (16, 1000, 998)
-        assert permits.reset_after_ms == 14_400_000
+        assert (permits.reset_after_ms, permits.said) == (14_400_000, 1)
         # Nobody holds the permit of a key that counts no more.
         assert permits.keys[0].owner == 0
         assert q.shard.tcp.state == TcpState.CLOSED
@@ -295,6 +295,7 @@ class TestDocument:
         ask(json_reply(200, BOT | {"session_start_limit": limit}).wire())
         permits = LAB.g(PERMITS)
         assert (permits.total, permits.remaining, permits.reset_after_ms) == kept
+        assert permits.said == 0
         assert permits.keys[0].owner == owner
 
     @pytest.mark.parametrize(

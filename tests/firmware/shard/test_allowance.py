@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware.layouts.config import CONFIG
+from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.fleet import FLEET_VIEW, PlanMode
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
@@ -186,3 +187,57 @@ def test_a_bot_whose_session_starts_are_down_to_the_reserve_holds_its_shards(rem
     for _ in range(2):
         assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == held
     assert lines().count("code=fleet.budgetSpent remaining=5 reserve=5 total=1000") == bool(held)
+
+
+def held_by_the_budget(**fields):
+    """Return a shard of a fleet whose budget is spent; discovery is configured and has answered."""
+    shard = prepare(at_s=1_000)
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    LAB.g(CONFIG).discovery = fields.get("mode", DiscoveryMode.HTTP)
+    view = LAB.g(FLEET_VIEW)
+    view.plan.mode, view.plan.max_concurrency = PlanMode.ACTIVE, 1
+    view.budget.revision, view.budget.total = 9, 1_000
+    LAB.g(DISCOVERY).state = fields.get("state", DiscoveryState.FOUND)
+    permits = LAB.g(PERMITS)
+    permits.total, permits.reset_at = fields.get("total", 1_000), LAB.g(CORE).now
+    return shard
+
+
+def test_a_spent_budget_is_asked_for_again_when_all_starts_are_back():
+    shard = held_by_the_budget()
+    now = LAB.g(CORE).now
+    hold = lambda: LAB.call(allowance_hold, shard=shard.address_).outputs["eax"]  # noqa: E731
+    for late, found, wanted in (
+        (-1, DiscoveryState.FOUND, Hold.NO_IDENT_BUDGET),
+        (0, DiscoveryState.IDLE, Hold.NONE),
+        (60_000 * MS - 1, DiscoveryState.FOUND, Hold.NO_IDENT_BUDGET),
+        (60_000 * MS, DiscoveryState.IDLE, Hold.NONE),
+    ):
+        LAB.g(DISCOVERY).state = DiscoveryState.FOUND
+        LAB.g(CORE).now = now + late
+        assert (hold(), LAB.g(DISCOVERY).state) == (wanted, found)
+    # The record counts, whatever this node was told once.
+    assert LAB.g(PERMITS).remaining == 0
+
+
+@pytest.mark.parametrize("state", DiscoveryState)
+def test_whoever_was_never_told_asks_at_once(state):
+    shard = held_by_the_budget(state=state, total=0)
+    wanted = Hold.NONE if state < DiscoveryState.FOUND else Hold.NO_IDENT_BUDGET
+    assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == wanted
+    assert LAB.g(DISCOVERY).state == state
+
+
+def test_without_discovery_nobody_is_asked():
+    shard = held_by_the_budget(mode=DiscoveryMode.STATIC, state=DiscoveryState.IDLE)
+    held = LAB.call(allowance_hold, shard=shard.address_).outputs["eax"]
+    assert held == Hold.NO_IDENT_BUDGET
+
+
+def test_in_a_fleet_the_record_counts_and_not_the_node():
+    prepare()
+    permits = LAB.g(PERMITS)
+    permits.total, permits.reset_at = 5, 2**63
+    assert LAB.call(starts_spent).outputs["cf"] == 1
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    assert LAB.call(starts_spent).outputs["cf"] == 0

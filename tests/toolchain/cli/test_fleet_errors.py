@@ -200,10 +200,14 @@ def test_a_budget_and_room_for_events_are_the_operators():
             words = ("--total", "1", "--slots", "1", "--new", "--budget", "7", "--event-mib", "1")
             assert (await fleet(server.url, "init", *words)).exit_code == 0
             found = await told(server.url, "init", "--check")
-            return (await told(server.url, "status"))["budget"], found["findings"]
+            first = (await told(server.url, "status"))["budget"]
+            for left in ("3", "9"):
+                await told(server.url, "plan", "--budget", left)
+            return first, (await told(server.url, "status"))["budget"], found["findings"]
 
-    budget, findings = asyncio.run(run())
-    assert budget == {"remaining": 7, "total": 7}
+    first, budget, findings = asyncio.run(run())
+    assert first == {"remaining": 7, "total": 7}
+    assert budget == {"remaining": 9, "total": 9}
     assert {one["level"] for one in findings if one["what"] == "SHARDFW_EV"} == {"ok"}
 
 

@@ -291,3 +291,22 @@ async def complete(
     for key, value in made.items():
         await view.fleet.swap(key, value, revision(view, key))
     return list(made)
+
+
+async def set_budget(view: View, remaining: int) -> None:
+    """Write how many session starts are left, over whatever the record says now.
+
+    Raises:
+        FleetError: Others write it again and again.
+    """
+    for _ in range(TRIES):
+        await view.sync()
+        known = read(view, BUDGET, Budget)
+        total = max(remaining, 0 if known is None else known.total)
+        try:
+            await view.fleet.swap(BUDGET, Budget(remaining, total), revision(view, BUDGET))
+        except (ConflictError, UnansweredError):
+            await view.until(lambda: None, 1.0)
+        else:
+            return
+    raise FleetError(f"{BUDGET} is written by somebody else again and again. Try again")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolchain.cli.fleet.change import PLAN, Change, Changer, complete, leases, read
+from toolchain.cli.fleet.change import PLAN, Change, Changer, complete, leases, read, set_budget
 from toolchain.cli.fleet.common import (
     fleet_command,
     json_option,
@@ -201,6 +201,11 @@ def _sentence(plan: Plan) -> str:
 @click.command("plan")
 @plan_options
 @click.option("--same", is_flag=True, help="End a change that was interrupted; keep the plan.")
+@click.option(
+    "--budget",
+    type=click.IntRange(0, 1_000_000),
+    help="Session starts that are left, where no node asks the service.",
+)
 @json_option
 @fleet_command
 async def plan_command(
@@ -212,6 +217,7 @@ async def plan_command(
     max_concurrency: int | None,
     duration_ms: int | None,
     same: bool,
+    budget: int | None,
     as_json: bool,
 ) -> None:
     """Show the plan, or change it: all slots are given back first, then cut anew.
@@ -224,6 +230,8 @@ async def plan_command(
         old = read(view, PLAN, Plan)
         if old is None:
             raise FleetError("the fleet has no plan. Make one with: shardfw fleet init")
+        if budget is not None:
+            await set_budget(view, budget)
         asked = [total, slots, max_concurrency, duration_ms, *ranges]
         if not same and not any(value is not None for value in asked):
             return old
