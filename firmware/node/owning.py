@@ -22,7 +22,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
-from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
+from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.plan import MOVES, Leaving, Moves
 from firmware.layouts.shard import Hold, Session, SessionLoad, ShardContext, ShardFlag
@@ -176,8 +176,15 @@ def owning_keys(a: Asm) -> None:
 @routine(
     inputs=[In(RBP, HeldSlot, "a slot that runs and has no shard yet"), In(R13D, int, "its mark")],
     clobbers=CALLER_SAVED,
-    reads=[HeldSlot.slot, HeldSlot.start, HeldSlot.count, HeldSlot.shards, HeldSlot.hard_stop],
-    writes=[HeldSlot.applied, CoreState.slots_due],
+    reads=[
+        HeldSlot.slot,
+        HeldSlot.start,
+        HeldSlot.count,
+        HeldSlot.total,
+        HeldSlot.shards,
+        HeldSlot.hard_stop,
+    ],
+    writes=[HeldSlot.applied, CoreState.slots_due, Plan.global_total],
     calls=[owning_keys, owning_add, held_stop, log_write],
     saves=[RBX, R12],
     source="firmware/docs/fleet.md#shards-of-a-slot",
@@ -188,6 +195,8 @@ def owning_start(a: Asm, held: HeldSlot, mark: Reg32) -> None:
     a.mov(held.applied, RAX)
     a.mov(core.slots_due, 0)
     a.call(owning_keys)
+    a.mov(EAX, held.total)  # what the service recommends is compared with it
+    a.mov(PLAN.it.global_total, EAX)
     a.mov(R12D, held.start)
     with a.loop() as numbers:
         a.mov(EAX, R12D)

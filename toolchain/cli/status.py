@@ -217,7 +217,7 @@ def _print(node: Row, shards: Sequence[Row], *, every: bool) -> None:
     if (recommended := node["recommended_shards"] or 0) > node["global_total"]:
         console.print(
             f"[yellow]the service recommends {recommended} shards[/], the bot has "
-            f"{node['global_total']}; see shardfw plan"
+            f"{node['global_total']}; see shardfw {'plan' if fleet is None else 'fleet plan'}"
         )
     if node["crash_hold"]:
         console.print("[bold red]held[/]: three crashes in ten minutes; see shardfw release")

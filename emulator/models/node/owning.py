@@ -23,7 +23,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
-from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
+from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES, Leaving
 from firmware.layouts.shard import Hold, SessionLoad, ShardContext, ShardFlag
@@ -77,6 +77,7 @@ def owning_start(w: World, held: int, mark: int) -> None:
     slot.applied = slot.hard_stop
     w.g(CORE).slots_due = 0
     owning_keys(w)
+    w.g(PLAN).global_total = slot.total
     for number in range(slot.start, slot.start + slot.count):
         if owning_add(w, held, number, mark):
             log(w, OWNING_FULL, None, slot.slot, slot.count, slot.shards)

@@ -105,6 +105,7 @@ def test_slot_that_runs_gets_its_shards(node):
     assert (shard.state, shard.hold) == (S.ASSIGNED, Hold.NEW)
     assert (shard.load, shard.load_deadline) == (SessionLoad.OPEN, NOW + 20_000 * MS)
     assert (node.held().shards, node.held().applied, LAB.g(CORE).slots_due) == (2, STOP, 0)
+    assert LAB.g(PLAN).global_total == 16
     node.tick()
     assert node.shards() == [(4, 1), (5, 1)]
 
