@@ -28,8 +28,9 @@ BOUND_S: Final = 2.0
 """For guards, jitter, claim and connection, beyond the lease itself."""
 FLOW_S = 2.0
 """So long events go on before and behind what is done."""
-MOVE_S, SETTLE_S, SETTLE_POLL_S = 60.0, 15.0, 0.1
-"""A node that finds its publications unanswered tries again after 10 s; so long nothing is lost yet."""
+MOVE_S, SETTLE_POLL_S = 60.0, 0.1
+SETTLE_S, SETTLE_MAX_S = 20.0, 120.0
+"""A shard that finds no room resumes after 10 s and gets all again: what comes late is not lost."""
 
 
 @dataclass
@@ -87,6 +88,9 @@ class Passage:
 class Demonstration:
     """What is done to a fleet that runs, and what is measured.
 
+    Attributes:
+        account: What was published and what a reader got.
+
     Args:
         runner: The fleet.
         say: Called with each step, for people.
@@ -95,7 +99,7 @@ class Demonstration:
     def __init__(self, runner: FleetRunner, say: Callable[[str], None]) -> None:
         self._runner, self._say = runner, say
         self._core = runner.core
-        self._account = EventAccount()
+        self.account = EventAccount()
         self._sessions = Sessions()
         self._planned: frozenset[Key] = frozenset()
 
@@ -110,8 +114,8 @@ class Demonstration:
             FleetError: NATS does not do what it should.
         """
         self._core.observer = self._sessions.take
-        self._core.roster.on_keep = self._account.published
-        reading = asyncio.ensure_future(self._runner.read_events(self._account))
+        self._core.roster.on_keep = self.account.published
+        reading = asyncio.ensure_future(self._runner.read_events(self.account))
         try:
             await self._runner.until_owned(timeout)
             await asyncio.sleep(FLOW_S)
@@ -119,7 +123,7 @@ class Demonstration:
             takeover = await self._take_over()
             await asyncio.sleep(FLOW_S)
             self._core.set_load(None)
-            await self._settle()
+            await self.settle()
             if reading.done():
                 await reading
         finally:
@@ -131,12 +135,12 @@ class Demonstration:
             "shards": options.total,
             "slots": options.slots,
             "lease_ms": options.lease_ms,
-            "events": len(self._account.sent),
+            "events": len(self.account.sent),
             "overlaps": len(self._core.ownership.overlaps),
-            "lost_events": len(self._account.missing),
-            "doubled_events": self._account.doubled,
+            "lost_events": len(self.account.missing),
+            "doubled_events": self.account.doubled,
             **handover,
-            "handover_lost_events": len(self._planned & self._account.missing),
+            "handover_lost_events": len(self._planned & self.account.missing),
             **takeover,
             "identify_gate_refusals": self._runner.gateway.identify_gate_refusals,
         }
@@ -156,7 +160,7 @@ class Demonstration:
         holder = runner.label_of(runner.holders()[SLOT].node)
         self._say(f"{holder} has its shards after {1000 * passage.connected_s:.0f} ms")
         await asyncio.sleep(FLOW_S)
-        self._planned = await self._settle()
+        self._planned = await self.settle()
         return {
             "handover_from": giver.label,
             "handover_to": holder,
@@ -164,7 +168,7 @@ class Demonstration:
             "handover_s": round(passage.connected_s, 3),
             "handover_resumed": passage.count("resumed"),
             "handover_identified": passage.count("ready"),
-            "handover_doubled_events": self._account.doubled,
+            "handover_doubled_events": self.account.doubled,
         }
 
     async def _take_over(self) -> dict[str, Any]:
@@ -245,12 +249,19 @@ class Demonstration:
 
         await self._runner.until(back, timeout, lambda: "not all of its shards are connected again")
 
-    async def _settle(self) -> frozenset[Key]:
-        """Wait until the reader has got all that was published until now, but not for ever; return that."""
-        sent = frozenset(self._account.sent)
-        end = time.monotonic() + SETTLE_S
-        while sent & self._account.missing and time.monotonic() < end:
+    async def settle(self) -> frozenset[Key]:
+        """Wait until the reader has got all that was published until now; return that.
+
+        What it has not got when nothing of it came for SETTLE_S is taken for lost.
+        """
+        sent = frozenset(self.account.sent)
+        left, began = len(sent), time.monotonic()
+        came = began
+        while left and time.monotonic() < min(came + SETTLE_S, began + SETTLE_MAX_S):
             await asyncio.sleep(SETTLE_POLL_S)
+            now = len(sent & self.account.missing)
+            if now < left:
+                left, came = now, time.monotonic()
         return sent
 
 

@@ -251,6 +251,26 @@ def test_what_must_not_be_is_told(stub, key, message):
     assert message in "; ".join(faults(report))
 
 
+def test_what_comes_late_is_not_lost_and_what_never_comes_is():
+    keys = {("load of shard 0", n) for n in range(4)}
+    shown = Demonstration(Stub(), lambda _: None)
+    account = shown.account
+    account.sent, account.missing = set(keys), set(keys)
+
+    async def main():
+        async def deliver():
+            for n in range(3):
+                await asyncio.sleep(0.3)
+                account.missing.discard(("load of shard 0", n))
+
+        late = asyncio.ensure_future(deliver())
+        assert await shown.settle() == keys
+        await late
+
+    asyncio.run(main())
+    assert account.missing == {("load of shard 0", 3)}
+
+
 def test_what_a_session_that_could_not_be_resumed_lost_is_told_and_no_fault():
     stub = Stub()
     steps = []
