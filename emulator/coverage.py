@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import iced_x86 as ix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from toolchain.link import Image
@@ -89,12 +89,24 @@ class BranchTable:
 
 
 _TABLES: dict[int, tuple[Image, BranchTable]] = {}
-_PROCESS = Coverage()
+_FIXED, _DRAWN = Coverage(), Coverage()
+_drawing: list[Callable[[], bool]] = []
 
 
-def process_coverage() -> Coverage:
-    """Return the record of this process; every lockstep run adds to it."""
-    return _PROCESS
+def process_coverage(*, drawn: bool = False) -> Coverage:
+    """Return the record of what ran in this process with drawn examples, or without."""
+    return _DRAWN if drawn else _FIXED
+
+
+def note_drawing(drawing: Callable[[], bool]) -> None:
+    """Ask a function, from now on, whether the test that runs has drawn its example."""
+    _drawing[:] = [drawing]
+
+
+def add_run(image: Image, trace: list[int]) -> None:
+    """Add a lockstep run to this process's record."""
+    drawn = any(drawing() for drawing in _drawing)
+    process_coverage(drawn=drawn).add_trace(image, trace)
 
 
 def branch_table(image: Image) -> BranchTable:

@@ -17,7 +17,7 @@ import unicorn as uc
 import unicorn.x86_const as ux
 
 from emulator.compare import FLAG_BITS, Comparison, Recorded, value_of, width
-from emulator.coverage import process_coverage
+from emulator.coverage import add_run
 from emulator.effects import World, Write, model_of
 from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
@@ -190,7 +190,7 @@ class Lockstep:
         self._reads.judge(routine, [*world.looked, *stored])
         if native is not None and self._before is not None:
             native.judge(routine, self._start, self._before, self._trace, self._log)
-        process_coverage().add_trace(machine.image, self._trace)
+        add_run(machine.image, self._trace)
         result = Result(self._outputs(routine), list(self._trace), world, self._log[:-1])
         if self.recorder is not None:
             self.recorder.end(self, routine, inputs, self._start, result)

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import currently_in_test_context
+
+from emulator.coverage import note_drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +54,8 @@ class Progress:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the progress reporter in the controlling process."""
+    """Register the progress reporter in the controlling process; tell drawn examples apart."""
+    note_drawing(currently_in_test_context)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress())
 
@@ -64,7 +68,8 @@ def pytest_sessionfinish() -> None:
     from emulator.native_judge import FIGURES  # noqa: PLC0415
 
     folder = Path(os.environ["SHARDFW_CHECK_DIR"])
-    process_coverage().save(folder / f"{os.getpid()}.coverage.json")
+    for drawn, kind in ((False, "fixed"), (True, "drawn")):
+        process_coverage(drawn=drawn).save(folder / f"{os.getpid()}.{kind}.coverage.json")
     for name, figures in (("statistics", STATISTICS), ("native", FIGURES), ("traces", TRACED)):
         path = folder / f"{os.getpid()}.{name}.json"
         path.write_text(json.dumps(asdict(figures)), encoding="utf-8")

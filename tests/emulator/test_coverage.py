@@ -1,8 +1,11 @@
 """Coverage counts instructions and both ways of each conditional branch, per routine."""
 
 import pytest
+from hypothesis import currently_in_test_context, given
+from hypothesis import strategies as st
 
-from emulator.coverage import Coverage, branch_table
+from emulator import coverage as module
+from emulator.coverage import Coverage, add_run, branch_table, note_drawing, process_coverage
 from toolchain.asm import ECX, RCX, Asm, In, Reg32, routine
 from toolchain.link import Linker, SectionPlan
 
@@ -87,3 +90,30 @@ def test_two_links_of_a_routine_add_up():
     coverage = trace(DEC)
     coverage.add_trace(other, [other.symbols["turn"].address + 2])
     assert coverage.executed["turn"] == {0, 2}
+
+
+@pytest.fixture
+def process(monkeypatch):
+    for name in ("_FIXED", "_DRAWN"):
+        monkeypatch.setattr(module, name, Coverage())
+    monkeypatch.setattr(module, "_drawing", [])
+    return lambda: [dict(process_coverage(drawn=drawn).executed) for drawn in (False, True)]
+
+
+def test_a_run_is_fixed_until_somebody_tells_drawn_ones_apart(process):
+    add_run(IMAGE, [DEC])
+    note_drawing(lambda: True)
+    add_run(IMAGE, [JNZ])
+    assert process() == [{"turn": {0}}, {"turn": {2}}]
+
+
+def test_a_drawn_example_is_told_from_what_surrounds_it(process):
+    note_drawing(currently_in_test_context)
+
+    @given(st.integers())
+    def draw(_number):
+        add_run(IMAGE, [JNZ])
+
+    draw()
+    add_run(IMAGE, [LAST])
+    assert process() == [{"last": {0}}, {"turn": {2}}]

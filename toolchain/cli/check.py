@@ -258,10 +258,12 @@ def _report(
     from emulator.coverage import Coverage  # noqa: PLC0415 - --help needs no emulator
     from toolchain.cli.check_report import Report, rows_of  # noqa: PLC0415
 
-    coverage = Coverage()
+    coverage, fixed = Coverage(), Coverage()
+    for path in folder.glob("*.fixed.coverage.json"):
+        fixed.merge(Coverage.load(path))
     for path in folder.glob("*.coverage.json"):
         coverage.merge(Coverage.load(path))
-    rows = rows_of(images, coverage)
+    rows = rows_of(images, coverage, fixed)
     if chosen:
         rows = [row for row in rows if row.routine in chosen]
     known = {row.routine.name for row in rows}

@@ -1,7 +1,7 @@
 """Sessions over a warm reset: kept while they can be resumed, offered when young and whole."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.machine import Region
@@ -229,7 +229,16 @@ def test_nothing_kept_is_nothing_said():
     assert lines() == ""
 
 
-@example(SavedSession.valid.offset + 4, 1)
+@pytest.mark.parametrize("field", [SavedSession.sum, SavedSession.saved_at])
+def test_a_session_with_another_sum_is_refused(field):
+    shard, _ = offered(after_s=0)
+    byte = LAB.machine.read(ROW + field.offset, 1)[0]
+    LAB.machine.write(ROW + field.offset, bytes([byte ^ 1]))
+    LAB.call(survive_offer, shard=shard.address_)
+    assert (shard.flags, LAB.view(SavedSession, ROW).valid) == (0, 0)
+    assert "problem=malformed" in lines()
+
+
 @given(st.integers(SavedSession.valid.offset + 4, SavedSession.SIZE - 1), st.integers(1, 255))
 def test_a_damaged_session_is_refused(at, flip):
     shard, _ = offered(after_s=0)

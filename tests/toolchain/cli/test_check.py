@@ -29,8 +29,8 @@ def full_coverage():
     return coverage
 
 
-def report_of(coverage, **changes):
-    rows = rows_of([IMAGE], coverage)
+def report_of(coverage, *, fixed=None, **changes):
+    rows = rows_of([IMAGE], coverage, fixed)
     return Report(rows, Statistics(), Figures(), SPEEDS, {}, restricted=False, **changes)
 
 
@@ -245,3 +245,31 @@ def test_a_log_is_told_of_each_tenth_of_a_long_run(capsys, count, lines):
     told = capsys.readouterr().err.splitlines()
     assert len(told) == lines
     assert told[-1:] == ["proving: 2000 of 2000 tests"] * bool(lines)
+
+
+def test_what_drawn_examples_alone_reach_is_a_problem_of_a_lifecycle_routine():
+    fixed = full_coverage()
+    offset, taken = sorted(fixed.directions["schedule_backoff"])[0]
+    fixed.directions["schedule_backoff"].discard((offset, taken))
+    report = report_of(full_coverage(), fixed=fixed)
+    report.judge(coverage=False)
+    assert report.problems == []
+    report.judge(coverage=True)
+    (problem,) = report.problems
+    assert problem.startswith(
+        "schedule_backoff is covered completely, but by drawn examples alone; add tests that draw "
+        "nothing for: +0x"
+    )
+    assert "is never passed" in problem
+
+
+def test_coverage_of_all_processes_adds_up(tmp_path, monkeypatch):
+    full_coverage().save(tmp_path / "1.drawn.coverage.json")
+    Coverage().save(tmp_path / "1.fixed.coverage.json")
+    monkeypatch.setattr(check, "PROBE_SECONDS", 0.01)
+    (row,) = check._report([IMAGE], [], tmp_path).rows
+    assert row.counts.complete
+    assert len(row.by_chance) == row.counts.instructions.total
+    full_coverage().save(tmp_path / "2.fixed.coverage.json")
+    (row,) = check._report([IMAGE], [], tmp_path).rows
+    assert row.by_chance == []
