@@ -76,7 +76,7 @@ def _register(a: Asm, number: int) -> None:
 @routine(
     outputs=[
         Out(CF, "1 = not to be read now: an update is going on, or one came in between"),
-        Out(RAX, "RTC_REGISTERS, one byte each"),
+        Out(RAX, "RTC_REGISTERS, one byte each; 0 = not read"),
     ],
     clobbers=[RCX, RDX, R8, R9],
     source="Motorola MC146818A data sheet, figure 13",

@@ -33,7 +33,7 @@ class Rtc(Environment):
         assert port == 0x71
         self.looks += 1
         if self.index == 0x0A:
-            return 0xA6 if self.updating else 0x26
+            return 0xA6 if self.updating else 0x2F
         w = self.when
         values = (w.second, w.minute, w.hour, w.day, w.month, w.year % 100, 20, BINARY_24)
         if not self.good:

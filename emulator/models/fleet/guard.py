@@ -1,7 +1,5 @@
 """Hard stops, and a clock that may have stood still."""
 
-from typing import Any
-
 from emulator.effects import World, model
 from emulator.models.cpu.rtc import rtc_unix
 from emulator.models.fleet.held import OWNED, entries, lease_mirror
@@ -25,14 +23,14 @@ def _register(w: World, number: int) -> int:
 
 
 @model
-def rtc_glimpse(w: World) -> tuple[int, Any]:
+def rtc_glimpse(w: World) -> tuple[int, int]:
     """Not in an update, and the second is the same before the others and behind them."""
     if _register(w, 0x0A) & RTC_UPDATING:
-        return 1, None
+        return 1, 0
     second = _register(w, 0)
     values = bytes(_register(w, register) for register in reversed(RTC_REGISTERS))
     if second != values[-1]:
-        return 1, None
+        return 1, 0
     return 0, int.from_bytes(values, "big")
 
 

@@ -117,12 +117,20 @@ def test_held_grant_of_an_overtaken_answer_changes_nothing():
     assert (held.revision, held.deadline, held.granted_op) == (100, NOW + 10_500 * MS, 0)
 
 
-def test_held_grant_forgets_the_operations_that_can_no_longer_be_granted():
+@pytest.mark.parametrize("number", [21, 2**31])
+def test_held_grant_forgets_the_operations_that_can_no_longer_be_granted(number):
     held = hold()
-    for n, op in enumerate((20, 22, 21, 19)):
+    for n, op in enumerate((number - 1, number + 1, number, number - 2)):
         sent(held, n, op, NOW)
     grant(held, held.ops[2], 101)
-    assert [held.ops[n].op for n in range(4)] == [0, 22, 21, 0]
+    assert [held.ops[n].op for n in range(4)] == [0, number + 1, number, 0]
+
+
+@pytest.mark.parametrize("later", [-1, 0, 1])
+def test_held_grant_compares_deadlines_without_a_sign(later):
+    held = hold(deadline=2**63, hard_stop=7)
+    grant(held, sent(held, 0, 21, 2**63 + later - D_MS * MS), 101)
+    assert (held.deadline, held.hard_stop == 7) == (2**63 + max(later, 0), later <= 0)
 
 
 @pytest.mark.parametrize(("revision", "adopted", "renewals"), [(100, 0, 0), (101, 1, 1)])
@@ -228,6 +236,18 @@ def test_held_seen_after_a_release_it_is_done(record):
     assert (held.phase, LAB.g(FLEET).lost) == (HeldPhase.NONE, 0)
 
 
+@pytest.mark.parametrize("later", [-1, 1])
+@pytest.mark.parametrize("mine", [0, 1])
+@pytest.mark.parametrize("phase", [HeldPhase.CLAIMING, HeldPhase.RUNNING])
+def test_held_seen_compares_revisions_without_a_sign(phase, mine, later):
+    held = hold(phase=phase, revision=2**63, seen=0, expected=2**63)
+    show(mine=mine, op=20)
+    seen(2**63 + later)
+    ended = {HeldPhase.CLAIMING: HeldPhase.NONE, HeldPhase.RUNNING: HeldPhase.GONE}[phase]
+    assert held.phase == (ended if later > 0 and not mine else phase)
+    assert (held.revision, held.seen) == (2**63 + max(later * mine, 0), later > 0 and mine)
+
+
 def test_held_seen_of_a_slot_that_nobody_holds_here():
     hold(phase=HeldPhase.NONE)
     hold(place=4, slot=6)
@@ -296,6 +316,14 @@ def test_held_judge_starts_nothing_after_its_hard_stop(late, phase):
     assert held.phase == phase
 
 
+@pytest.mark.parametrize(("now", "phase"), [(-1, HeldPhase.RUNNING), (0, HeldPhase.HELD)])
+def test_held_judge_compares_times_without_a_sign(now, phase):
+    held = hold(phase=HeldPhase.HELD, hard_stop=2**63)
+    LAB.g(CORE).now = 2**63 + now
+    judge(held)
+    assert held.phase == phase
+
+
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
@@ -356,6 +384,17 @@ def test_held_find_and_op_find():
     found = LAB.call(op_find, held=held.address_, number=9).outputs["rax"]
     assert LAB.view(FleetOp, found).sent_at == NOW
     assert LAB.call(op_find, held=held.address_, number=8).outputs["rax"] == 0
+
+
+def test_held_find_and_op_find_look_at_no_more_entries_than_there_are():
+    """What lies behind the last looks like one that would be found."""
+    held = hold(place=HELD_MAX - 1, slot=SLOT + 1)
+    behind = held.address_ + HeldSlot.SIZE
+    LAB.machine.write(behind, LAB.machine.read(held.address_, HeldSlot.SIZE))
+    LAB.view(HeldSlot, behind).slot = SLOT
+    assert LAB.call(held_find, slot=SLOT).outputs["rax"] == 0
+    LAB.view(FleetOp, held.ops[OPS_MAX - 1].address_ + FleetOp.SIZE).op = 9
+    assert LAB.call(op_find, held=held.address_, number=9).outputs["rax"] == 0
 
 
 def mirror():

@@ -19,6 +19,7 @@ from firmware.layouts.fleet import (
     FLEET_UNANSWERED,
     HELD_MAX,
     HeldPhase,
+    HeldSlot,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.node import CORE
@@ -59,8 +60,8 @@ def hold(place=0, **fields):
     return held
 
 
-def call(routine, held):
-    return LAB.call(routine, Environment(tsc=lambda: NOW + 7), held=held.address_).outputs["rax"]
+def call(routine, held, tsc=NOW + 7):
+    return LAB.call(routine, Environment(tsc=lambda: tsc), held=held.address_).outputs["rax"]
 
 
 @pytest.mark.parametrize(("renew", "retry"), [(1, 0), (0, 1), (1, -1), (-1, 1)])
@@ -87,6 +88,17 @@ def test_held_renew_without_a_connection_looks_again_soon():
     assert call(held_renew, held) == NOW + 100 * MS
 
 
+@pytest.mark.parametrize(
+    ("renew", "retry", "sent"), [(1, -1, False), (-1, 1, False), (-1, -1, True)]
+)
+def test_held_renew_compares_times_without_a_sign(renew, retry, sent):
+    LAB.g(CORE).now = 2**63
+    held = hold(renew_at=2**63 + renew, retry_at=2**63 + retry)
+    due = call(held_renew, held, tsc=2**63)
+    assert due == (held.retry_at if sent else 2**63 + 1) > 2**63
+    assert (b"1 held" in BENCH.queued()) is sent
+
+
 def test_held_release_gives_the_record_back_with_its_generation():
     LAB.g(FLEET).op = 8
     held = hold(phase=HeldPhase.STOPPING, shards=0)
@@ -101,6 +113,19 @@ def test_held_release_gives_the_record_back_with_its_generation():
 def test_held_release_lets_a_renewal_that_is_on_its_way_come_first(age_ms, sent):
     held = hold(phase=HeldPhase.STOPPING, shards=0, last_op=6, sent_at=NOW - age_ms * MS)
     call(held_release, held)
+    assert (held.phase == HeldPhase.RELEASING) is sent
+
+
+@pytest.mark.parametrize(("granted", "sent"), [(0, True), (-1, False)])
+@pytest.mark.parametrize("last", [6, 2**31])
+def test_held_release_compares_operations_and_times_without_a_sign(last, granted, sent):
+    LAB.g(CORE).now = 2**63 - 1
+    held = hold(
+        phase=HeldPhase.STOPPING, shards=0, last_op=last, granted_op=last + granted,
+        sent_at=2**63 - 1_000 * MS,
+    )  # fmt: skip
+    due = call(held_release, held)
+    assert due == (2**63 - 1 + 2_000 * MS if sent else 2**63)
     assert (held.phase == HeldPhase.RELEASING) is sent
 
 
@@ -124,6 +149,22 @@ def test_held_tick_does_not_release_twice(late, phase):
     held = hold(phase=HeldPhase.RELEASING, released_at=NOW - 2_000 * MS - late)
     call(held_tick, held)
     assert (held.phase, BENCH.queued()) == (phase, b"")
+
+
+@pytest.mark.parametrize(("now", "over"), [(2**63 - 1, False), (2**63, True)])
+@pytest.mark.parametrize("phase", [HeldPhase.CLAIMING, HeldPhase.RELEASING])
+def test_held_tick_compares_the_time_of_an_answer_without_a_sign(phase, now, over):
+    LAB.g(CORE).now = now
+    at = 2**63 - 2_000 * MS
+    held = hold(phase=phase, sent_at=at, released_at=at)
+    assert call(held_tick, held) == (NEVER if over else 2**63)
+    assert held.phase == (HeldPhase.NONE if over else phase)
+
+
+@pytest.mark.parametrize(("renew_at", "stop"), [(2**63 + 9, 2**63 - 1), (2**63 - 1, 2**63 + 9)])
+def test_held_tick_compares_the_hard_stop_without_a_sign(renew_at, stop):
+    held = hold(renew_at=renew_at, retry_at=0, hard_stop=stop)
+    assert call(held_tick, held) == 2**63 - 1
 
 
 @pytest.mark.parametrize(("shards", "phase"), [(1, HeldPhase.GONE), (0, HeldPhase.NONE)])
@@ -178,6 +219,26 @@ def test_server_is_deaf_just_after_the_boot_is_no_question():
     LAB.g(CORE).now = 5
     hold(renew_at=9)
     LAB.g(FLEET).begun_at = 1
+    assert deaf() == 0
+
+
+@pytest.mark.parametrize(
+    ("renew", "begun", "wanted"), [(-1, -1, 1), (0, -1, 0), (-1, 0, 0), (1, -1, 0), (-1, 1, 0)]
+)
+def test_server_is_deaf_compares_times_without_a_sign(renew, begun, wanted):
+    LAB.g(CORE).now, first = 2**63, 2**63 - 3_000 * MS
+    hold(renew_at=first + renew)
+    LAB.g(FLEET).begun_at = first + begun
+    assert deaf() == wanted
+
+
+def test_server_is_deaf_looks_at_no_more_entries_than_there_are():
+    """What lies behind the last looks like one that waits."""
+    held = hold(HELD_MAX - 1, renew_at=NOW - 4_000 * MS)
+    LAB.g(FLEET).begun_at = NOW - 4_000 * MS
+    behind = held.address_ + HeldSlot.SIZE
+    LAB.machine.write(behind, LAB.machine.read(held.address_, HeldSlot.SIZE))
+    held.phase = HeldPhase.NONE
     assert deaf() == 0
 
 

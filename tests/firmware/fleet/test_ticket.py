@@ -263,6 +263,40 @@ def test_ticket_take_of_a_turn_that_another_shard_let_pass(late, mine):
     assert found.phase == TicketPhase.NONE
 
 
+SIGN = 2**63
+"""Times on either side of it are compared as they are: a TSC has no sign."""
+
+
+@pytest.mark.parametrize(("now", "good"), [(SIGN - 1, True), (SIGN, False)])
+def test_ticket_take_compares_when_a_ticket_is_void_without_a_sign(now, good):
+    ready(phase=TicketPhase.MINE, sent_at=SIGN - 1_000 * MS)
+    assert take(tsc=now) is good
+
+
+@pytest.mark.parametrize(
+    ("known", "ask", "now", "asked"),
+    [
+        (0, -1, -1, False),
+        (-1, -1, 0, True),
+        (-1, 0, -1, False),
+        (-1, 0, 0, True),
+    ],
+)
+def test_ticket_take_compares_when_it_may_ask_without_a_sign(known, ask, now, asked):
+    LAB.g(FLEET_VIEW).tickets[2].seen_at = SIGN + known - KNOWN
+    found = ready(ask_at=SIGN + ask)
+    assert not take(SIGN + now)
+    assert (found.phase == TicketPhase.ASKED) is asked
+
+
+@pytest.mark.parametrize(("passed", "now", "mine"), [(0, -1, False), (-1, 0, True), (0, 0, False)])
+def test_ticket_take_compares_when_a_turn_has_passed_without_a_sign(passed, now, mine):
+    LAB.g(FLEET_VIEW).tickets[2].seen_at = SIGN - 2 * KNOWN
+    found = ready(shard=10, ask_at=SIGN + passed - 1_000 * MS)
+    assert not take(SIGN + now)
+    assert found.shard == (6 if mine else 10)
+
+
 def test_ticket_take_decides_once_for_a_record():
     found = ready(ask_at=0)
     assert not take()
@@ -349,6 +383,13 @@ def test_budget_pay_once_a_second_while_nothing_answers(late, again):
     assert (len(BENCH.queued()) > size) is again
 
 
+@pytest.mark.parametrize(("late", "again"), [(-1, False), (0, True)])
+def test_budget_pay_compares_the_time_of_an_answer_without_a_sign(late, again):
+    LAB.g(FLEET_BUDGET).sent_at = SIGN - 1_000 * MS
+    assert pay(SIGN + late) == 1
+    assert (BENCH.queued() != b"") is again
+
+
 def test_budget_pay_without_room_is_tried_again():
     BENCH.link.state = LinkState.DOWN
     assert pay() == 1
@@ -381,6 +422,12 @@ def test_ticket_answered(body, status, phase, key):
     assert answer(ticket_answered, 6, body, status) == 1
     assert answer(ticket_answered, 5, body, status) == 0
     assert ticket(key).phase == phase
+
+
+def test_ticket_answered_looks_at_no_more_tickets_than_there_are():
+    """What lies behind the last looks like one that waits for this answer."""
+    set_fields(ticket(FLEET_TICKETS.count), phase=TicketPhase.ASKED, inbox=5)
+    assert answer(ticket_answered, 5, GRANT) == 1
 
 
 @pytest.mark.parametrize(
