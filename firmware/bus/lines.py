@@ -1,27 +1,31 @@
 """Lines of a server: found whole in the receive ring, and dealt with unless a message follows."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.aside import aside_place, bus_consume, bus_join, bus_lay_aside
 from firmware.bus.errors import bus_error
 from firmware.bus.info import bus_info
 from firmware.bus.judge import bus_judge
 from firmware.bus.link import bus_fail, bus_up
 from firmware.bus.send import bus_pong
-from firmware.layouts.bus import BUS_LINE, LINE_MAX, BusLink, LinkState, Verb
+from firmware.layouts.bus import (
+    BUS_LINE,
+    LINE_MAX,
+    BusLink,
+    LinkState,
+    Verb,
+)
 from firmware.layouts.bus_sites import (
     BAD_INFO,
     LINE_END,
     LINE_TOO_LONG,
-    RING_FULL,
     UNEXPECTED,
     VERB,
 )
 from firmware.layouts.shard import ShardContext
-from firmware.layouts.tcp import TcpContext
 from firmware.layouts.tls import TlsContext, TlsState
-from firmware.limits import RECEIVE_MSS, RING_BYTES
 from firmware.tcp.ring import tcp_readable
 from firmware.text import take_token
-from firmware.tls.transport import tls_consume, tls_more, tls_readable
+from firmware.tls.transport import tls_readable
 from toolchain.asm import (
     AE,
     CF,
@@ -41,7 +45,6 @@ from toolchain.asm import (
     RDI,
     RDX,
     RSI,
-    A,
     Asm,
     B,
     C,
@@ -67,15 +70,23 @@ WORDS = {
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the workspace of a link")],
+    inputs=[In(RBP, BusLink, "the link"), In(RBX, ShardContext, "its workspace")],
     outputs=[Out(RSI, "first readable byte"), Out(ECX, "readable bytes, in one run")],
     clobbers=CALLER_SAVED,
-    reads=[TlsContext.state],
+    reads=[TlsContext.state, BusLink.aside, BusLink.index],
     calls=[tcp_readable, tls_readable],
-    source="firmware/docs/bus.md#tls",
+    source="firmware/docs/bus.md#tls; firmware/docs/bus.md#ring",
 )
-def bus_readable(a: Asm, shard: ShardContext) -> None:
-    """Show what came: in clear before TLS begins, which INFO does, else what TLS let through."""
+def bus_readable(a: Asm, link: BusLink, shard: ShardContext) -> None:
+    """Show what came: in clear before TLS begins, which INFO does, else what TLS let through.
+
+    What was laid aside came before all that.
+    """
+    a.mov(ECX, link.aside)
+    a.test(ECX, ECX)
+    with a.if_(NE):
+        aside_place(a, link, RSI, ESI)
+        a.ret()
     a.cmp(shard.tls.state, TlsState.IDLE)
     with a.if_(E):
         a.jmp(tcp_readable)
@@ -84,28 +95,29 @@ def bus_readable(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     inputs=[In(RBP, BusLink, "the link"), In(RBX, ShardContext, "its workspace")],
-    outputs=[Out(CF, "1 = nothing more now, or the link is DOWN because nothing more can come")],
+    outputs=[Out(CF, "1 = nothing more now")],
     clobbers=CALLER_SAVED,
-    reads=[TcpContext.rcv_adv, TcpContext.rcv_nxt, TcpContext.ring_ready],
-    calls=[tls_more, bus_fail],
+    reads=[TlsContext.state, TlsContext.plain_left, BusLink.aside],
+    calls=[bus_lay_aside, bus_join],
     source="firmware/docs/bus.md#ring",
 )
 def bus_more(a: Asm, link: BusLink, shard: ShardContext) -> None:
-    """Let TLS open another record; a full ring of which nothing can be read ends the link."""
-    stuck, wait = a.label("stuck"), a.label("wait")
-    a.call(tls_more)
-    a.j(C, stuck)
-    a.ret()
-    a.place(stuck)
-    # Nothing may come, and what is free is less than the window moves by.
-    a.mov(EAX, shard.tcp.rcv_adv)
-    a.cmp(EAX, shard.tcp.rcv_nxt)
-    a.j(NE, wait)
-    a.cmp(shard.tcp.ring_ready, RING_BYTES - RECEIVE_MSS)
-    with a.if_(A):
-        a.mov(EDX, RING_FULL.code)
-        a.call(bus_fail)
-    a.place(wait)
+    """Add to what is readable; its first byte moves.
+
+    In clear all that came is readable. With TLS what is readable goes out of the way first: the next
+    record finds the whole ring, whatever it carries.
+    """
+    none, join = a.label("none"), a.label("join")
+    a.cmp(link.aside, 0)
+    a.j(NE, join)
+    a.cmp(shard.tls.state, TlsState.CONNECTED)
+    a.j(NE, none)
+    a.cmp(shard.tls.plain_left, 0)
+    a.j(E, none)
+    a.call(bus_lay_aside)
+    a.place(join)
+    a.jmp(bus_join)
+    a.place(none)
     a.stc()
     a.ret()
 
@@ -230,7 +242,7 @@ def bus_verb(a: Asm, line: Reg64, length: Reg32) -> None:
         bus_pong,
         bus_up,
         bus_fail,
-        tls_consume,
+        bus_consume,
     ],
     saves=[R12, R13],
     source="NATS client protocol; firmware/docs/bus.md#tolerance",
@@ -296,7 +308,7 @@ def bus_lines(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.cmp(link.state, LinkState.DOWN)
         a.leave(E, lines)
         a.lea(ECX, mem8(R13, 2, ref=BUS_LINE))
-        a.call(tls_consume)
+        a.call(bus_consume)
         a.jmp(lines.top)
         a.place(unknown)
         a.mov(EDX, VERB.code)

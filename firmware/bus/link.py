@@ -67,7 +67,8 @@ REFUSED_TO = (Layer.BUS << 8 | 0xFF) << 16
     ],
     writes=[
         BusLink.state, BusLink.failures, BusLink.server, BusLink.told, BusLink.error,
-        BusLink.next_try, BusLink.message_bytes, BusLink.skip, BusMessage.kind, BusLink.midway, ShardContext.failure,
+        BusLink.next_try, BusLink.message_bytes, BusLink.skip, BusLink.aside, BusMessage.kind,
+        BusLink.midway, ShardContext.failure,
     ],
     calls=[drbg_u64, log_write, tls_abort],
     saves=[R12, R13],
@@ -80,6 +81,7 @@ def bus_fail(a: Asm, link: BusLink, shard: ShardContext, error: Reg32) -> None:
     a.mov(link.error, error)
     a.mov(link.message_bytes, 0)
     a.mov(link.skip, 0)
+    a.mov(link.aside, 0)
     a.mov(BUS_IN.it.kind, BusKind.NONE)
 
     # 50 to 250 ms, doubled with every attempt in a row; what the operator has to mend waits longer.

@@ -1,6 +1,7 @@
 """Messages of a server: parsed where they lie in the ring, one at a time."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.aside import bus_consume
 from firmware.bus.lines import bus_lines, bus_more, bus_readable
 from firmware.bus.link import bus_fail
 from firmware.layouts.bus import (
@@ -20,7 +21,6 @@ from firmware.layouts.bus import (
 from firmware.layouts.bus_sites import ARGUMENTS, BAD_HEADER, MESSAGE_END, MESSAGE_TOO_LONG
 from firmware.layouts.shard import ShardContext
 from firmware.text import SP, take_decimal, take_token
-from firmware.tls.transport import tls_consume
 from toolchain.asm import (
     AE,
     AX,
@@ -184,10 +184,10 @@ def bus_header(a: Asm, header: Reg64, length: Reg32) -> None:
 
 @routine(
     inputs=[In(RBP, BusLink, "the link"), In(RBX, ShardContext, "its workspace")],
-    clobbers=[RAX, RCX],
+    clobbers=[RAX, RCX, RSI, RDI],
     reads=[BusLink.message_bytes],
     writes=[BusLink.message_bytes, BusMessage.kind],
-    calls=[tls_consume],
+    calls=[bus_consume],
     source="firmware/docs/bus.md#messages",
 )
 def bus_done(a: Asm, link: BusLink, shard: ShardContext) -> None:
@@ -198,7 +198,7 @@ def bus_done(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.j(E, none)
     a.mov(link.message_bytes, 0)
     a.mov(BUS_IN.it.kind, BusKind.NONE)
-    a.call(tls_consume)
+    a.call(bus_consume)
     a.place(none)
     a.ret()
 
@@ -209,7 +209,7 @@ def bus_done(a: Asm, link: BusLink, shard: ShardContext) -> None:
     clobbers=CALLER_SAVED,
     reads=[BusLink.skip],
     writes=[BusLink.skip],
-    calls=[bus_readable, bus_more, tls_consume],
+    calls=[bus_readable, bus_more, bus_consume],
     source="firmware/docs/bus.md#messages",
 )
 def bus_skip(a: Asm, link: BusLink, shard: ShardContext) -> None:
@@ -228,7 +228,7 @@ def bus_skip(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.cmp(some, EAX)
         a.cmov(A, some, EAX)
         a.sub(link.skip, some)
-        a.call(tls_consume)
+        a.call(bus_consume)
         a.jmp(pieces.top)
     a.clc()
     a.ret()

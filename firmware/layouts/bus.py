@@ -53,6 +53,8 @@ MESSAGE_MAX = RING_BYTES - RECEIVE_MSS
 """Bytes of a message with its line: the window moves by whole segments, so this much always fits."""
 SKIPPED_MAX = 64 * 1024 * 1024
 """Bytes of a message that is stepped over: the largest `max_payload` of a server."""
+ASIDE_CHUNK = RECEIVE_MSS
+"""Bytes that are moved at once behind what was laid aside, which is less than MESSAGE_MAX."""
 TOKENS_MAX = 5
 """Of the line before a message: subject, subscription, reply, bytes of headers, bytes of all."""
 
@@ -147,6 +149,9 @@ class BusLink(Struct):
     pong_owed = u8(0xBD, "1 = a PING is not answered yet, for want of room")
     asked = u8(0xBE, "1 = our PING is not answered yet")
     midway = u8(0xBF, "1 = a message of ours has left in part: nothing else may be said")
+    aside = u32(
+        0xC0, "bytes of a message or line that is put together beside the ring; 0 = none is"
+    )
 
 
 class BusMessage(Struct):
@@ -190,6 +195,20 @@ class Bus(Struct):
     links = array(0x100, BusLink, LINKS, "CONTROL, then DATA")
 
 
+class BusAside(Struct):
+    """Where a link lays aside what it cannot use before the next record of TLS."""
+
+    SIZE = RING_BYTES
+    text = bytes_(0x00, RING_BYTES, "the first bytes that are not read yet", align=8)
+
+
+class BusAsides(Struct):
+    """Those of both links."""
+
+    SIZE = LINKS * BusAside.SIZE
+    links = array(0x00, BusAside, LINKS, "CONTROL, then DATA")
+
+
 class BusLogin(Struct):
     """Work space of a login by nkey; wiped when the signature is made."""
 
@@ -199,7 +218,7 @@ class BusLogin(Struct):
 
 
 INFO_TEXT = Region("INFO", "one line in the receive ring")
-BUS_LINE = Region("a line of NATS", "in the receive ring, bounded by what is readable")
+BUS_LINE = Region("a line of NATS", "in the receive ring or aside, bounded by what is readable")
 
 PING_TEXT = constant("bus_text_ping", b"PING\r\n", "asks whether the server is there")
 PONG_TEXT = constant("bus_text_pong", b"PONG\r\n", "answers PING")
@@ -236,5 +255,6 @@ HELLO_MAX = (
 """Room that a login is given, whatever it holds."""
 
 BUS_LOGIN = Global("bus_login", BusLogin, "work space of a login by nkey", align=64)
+BUS_ASIDE = Global("bus_aside", BusAsides, "what the links have laid aside", align=64)
 BUS = Global("bus", Bus, "the links to NATS", align=64)
 BUS_IN = Global("bus_in", BusMessage, "the message in hand", align=64)

@@ -48,7 +48,6 @@ MESSAGE_TOO_LONG = _site(0x24, "message_too_long", "a message does not fit into 
 MESSAGE_END = _site(0x25, "message_end", "a message does not end where its line said")
 UNEXPECTED = _site(0x26, "unexpected", "the server said something before its time")
 BAD_INFO = _site(0x27, "bad_info", "INFO is no JSON object that can be used")
-RING_FULL = _site(0x28, "ring_full", "the receive ring is full and nothing in it is whole")
 BAD_HEADER = _site(0x29, "bad_header", "a message's header block is none of NATS/1.0")
 
 # -- what the server denies and stays -------------------------------------------------------------

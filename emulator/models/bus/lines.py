@@ -3,6 +3,7 @@
 import re
 
 from emulator.effects import World, model
+from emulator.models.bus.aside import bus_consume, bus_join, bus_lay_aside, place
 from emulator.models.bus.errors import bus_error
 from emulator.models.bus.info import bus_info
 from emulator.models.bus.judge import bus_judge
@@ -10,19 +11,17 @@ from emulator.models.bus.link import bus_fail, bus_up
 from emulator.models.bus.send import bus_pong
 from emulator.models.tcp.ring import tcp_readable
 from emulator.models.text import take_token
-from emulator.models.tls.transport import tls_consume, tls_more, tls_readable
+from emulator.models.tls.transport import tls_readable
 from firmware.layouts.bus import LINE_MAX, BusLink, LinkState, Verb
 from firmware.layouts.bus_sites import (
     BAD_INFO,
     LINE_END,
     LINE_TOO_LONG,
-    RING_FULL,
     UNEXPECTED,
     VERB,
 )
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsState
-from firmware.limits import RECEIVE_MSS, RING_BYTES
 
 _WORDS = {
     b"PING": Verb.PING, b"PONG": Verb.PONG, b"INFO": Verb.INFO, b"-ERR": Verb.ERR,
@@ -31,28 +30,30 @@ _WORDS = {
 
 
 @model
-def bus_readable(w: World, shard: int) -> tuple[int, int]:
-    """TCP's bytes while there is no TLS yet."""
+def bus_readable(w: World, link: int, shard: int) -> tuple[int, int]:
+    """TCP's bytes while there is no TLS yet; what was laid aside first."""
+    if w.view(BusLink, link).aside:
+        return place(w, link), w.view(BusLink, link).aside
     idle = w.view(ShardContext, shard).tls.state == TlsState.IDLE
     return tcp_readable(w, shard) if idle else tls_readable(w, shard)
 
 
 @model
 def bus_more(w: World, link: int, shard: int) -> int:
-    """More plaintext; or none, and none can come."""
-    if not tls_more(w, shard):
-        return 0
-    tcp = w.view(ShardContext, shard).tcp
-    if tcp.rcv_adv == tcp.rcv_nxt and RING_BYTES - tcp.ring_ready < RECEIVE_MSS:
-        bus_fail(w, link, shard, RING_FULL.code)
-    return 1
+    """A piece of the next record, behind what is out of the ring then."""
+    bus, tls = w.view(BusLink, link), w.view(ShardContext, shard).tls
+    if not bus.aside:
+        if tls.state != TlsState.CONNECTED or not tls.plain_left:
+            return 1
+        bus_lay_aside(w, link, shard)
+    return int(bus_join(w, link, shard))
 
 
 @model
 def bus_line(w: World, link: int, shard: int) -> tuple[int, int, int]:
     """All before the first CRLF."""
     while True:
-        at, size = bus_readable(w, shard)
+        at, size = bus_readable(w, link, shard)
         found = re.match(rb"[^\n]*\n", w.read(at, size) if size else b"")
         if found is None:
             if size >= LINE_MAX:
@@ -118,5 +119,5 @@ def bus_lines(w: World, link: int, shard: int) -> tuple[int, int, int, int]:
         if not _handle(w, link, shard, verb, rest, end):
             return verb, rest, end, line
         if bus.state != LinkState.DOWN:
-            tls_consume(w, shard, size + 2)
+            bus_consume(w, link, shard, size + 2)
     return Verb.NONE, 0, 0, 0

@@ -19,7 +19,7 @@ def bus_fail(w: World, link: int, shard: int, error: int) -> None:
     """One line, a reset, and another server after a random time that grows."""
     bus, context = w.view(BusLink, link), w.view(ShardContext, shard)
     bus.error = error
-    bus.message_bytes = bus.skip = 0
+    bus.message_bytes = bus.skip = bus.aside = 0
     w.g(BUS_IN).kind = BusKind.NONE
     jitter = drbg_u64(w) % 2**32 % 201
     refused = error in REFUSALS

@@ -3,10 +3,10 @@
 import re
 
 from emulator.effects import World, model
+from emulator.models.bus.aside import bus_consume
 from emulator.models.bus.lines import bus_lines, bus_more, bus_readable
 from emulator.models.bus.link import bus_fail
 from emulator.models.text import take_decimal, take_token
-from emulator.models.tls.transport import tls_consume
 from firmware.layouts.bus import BUS, BUS_IN, INBOX_SID, MESSAGE_MAX, BusKind, BusLink, Verb
 from firmware.layouts.bus_sites import ARGUMENTS, BAD_HEADER, MESSAGE_END, MESSAGE_TOO_LONG
 
@@ -49,7 +49,7 @@ def bus_done(w: World, link: int, shard: int) -> None:
     if size:
         bus.message_bytes = 0
         w.g(BUS_IN).kind = BusKind.NONE
-        tls_consume(w, shard, size)
+        bus_consume(w, link, shard, size)
 
 
 def _at(w: World, n: int) -> tuple[int, int]:
@@ -95,10 +95,10 @@ def bus_skip(w: World, link: int, shard: int) -> int:
     """Piece by piece, as the ring fills."""
     bus = w.view(BusLink, link)
     while bus.skip:
-        some = min(bus_readable(w, shard)[1], bus.skip)
+        some = min(bus_readable(w, link, shard)[1], bus.skip)
         if some:
             bus.skip -= some
-            tls_consume(w, shard, some)
+            bus_consume(w, link, shard, some)
         elif bus_more(w, link, shard):
             return 1
     return 0
@@ -125,7 +125,7 @@ def bus_take(w: World, link: int, shard: int) -> int:
             bus.message_bytes, bus.skip = head, whole - head
             unreadable = MESSAGE_TOO_LONG.code
             break
-        if bus_readable(w, shard)[1] >= whole:
+        if bus_readable(w, link, shard)[1] >= whole:
             break
         if bus_more(w, link, shard):
             return BusKind.NONE

@@ -29,7 +29,7 @@ def bus_over(w: World, link: int, shard: int) -> int:
         return int(tls.error)
     if tls_ended(w, shard):
         return int(tls.error) if tls.state == TlsState.FAILED else 0
-    return 0 if bus_readable(w, shard)[1] else CLOSED.code
+    return 0 if bus_readable(w, link, shard)[1] else CLOSED.code
 
 
 @model

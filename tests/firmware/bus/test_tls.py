@@ -6,13 +6,13 @@ from firmware.bus.dial import bus_connected, bus_secure
 from firmware.bus.messages import bus_take
 from firmware.bus.tick import bus_over
 from firmware.layouts.bus import BUS, BUS_IN, BusKind, LinkState
-from firmware.layouts.bus_sites import CLOSED, MESSAGE_TOO_LONG, RING_FULL
+from firmware.layouts.bus_sites import CLOSED, MESSAGE_TOO_LONG
 from firmware.layouts.config import CONFIG
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.tls_sites import TRUNCATED
-from firmware.limits import RECEIVE_MSS, RING_BYTES
+from firmware.limits import RING_BYTES
 from tests.support.bus import INFO
 from tests.support.tls import TlsBench
 
@@ -88,26 +88,6 @@ def test_answers_are_sealed():
     BENCH.receive(server.seal(b"PING\r\n"))
     assert taken() == []
     assert client.open(BENCH.sent()) == [(23, b"PONG\r\n")]
-
-
-def test_the_largest_record_behind_half_a_message_fills_the_ring():
-    """The window is closed and what is free is less than it moves by: nothing can come."""
-    server, _ = connected()
-    BENCH.receive(server.seal(b"MSG a 2 9000\r\n" + b"x" * 4500))
-    assert taken() == []
-    tcp = BENCH.context.tcp
-    room = RING_BYTES - tcp.ring_ready
-    BENCH.receive(server.seal(b"x" * 16_384)[: room - RECEIVE_MSS])
-    window(0)
-    assert taken() == []
-    assert link().state == LinkState.UP  # the window may still move
-    BENCH.receive(b"x")
-    window(1)
-    assert taken() == []
-    assert link().state == LinkState.UP  # what is left of it may come
-    window(0)
-    assert taken() == []
-    assert (link().state, link().error) == (LinkState.DOWN, RING_FULL.code)
 
 
 def test_a_message_that_can_never_fit_is_stepped_over():
