@@ -20,12 +20,14 @@ from firmware.layouts.bus import (
     BusMessage,
     LinkState,
 )
-from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.node import CoreState, core
+from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
+from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
+from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.outbox import (
     ENTRIES,
     OUTBOX,
     OUTBOX_RING,
+    UNTAKEN_MS,
     EntryState,
     Outbox,
     OutboxEntry,
@@ -183,10 +185,12 @@ def outbox_limit(a: Asm, link: BusLink) -> None:
         Outbox.sent,
         Outbox.first,
         Outbox.freed,
+        CoreState.now,
         OUTBOX_RING,
     ],
     writes=[
         Outbox.ups,
+        Outbox.since,
         Outbox.sent,
         Outbox.sending,
         Outbox.refusals,
@@ -223,6 +227,8 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.place(other)
     a.mov(EAX, link.ups)
     a.mov(OUT.ups, EAX)
+    a.mov(RAX, core.now)
+    a.mov(OUT.since, RAX)
     a.mov(OUT.refusals, 0)
     a.mov(OUT.too_large, 0)
     a.call(outbox_again)
@@ -252,15 +258,66 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
 
 
 @routine(
+    inputs=[In(RBP, BusLink, "the link DATA"), In(RBX, ShardContext, "its workspace")],
+    clobbers=CALLER_SAVED,
+    reads=[
+        BusLink.state,
+        FleetConfig.servers_used,
+        Outbox.first,
+        Outbox.next,
+        Outbox.since,
+        OutboxEntry.queued_at,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    calls=[bus_fail],
+    source="firmware/docs/events.md#another-server",
+)
+def outbox_leave(a: Asm, link: BusLink, shard: ShardContext) -> None:
+    """Leave a server by which the stream takes nothing, when there is another one.
+
+    One that is cut off from the others answers every PING.
+    """
+    out = a.label("out")
+    a.cmp(link.state, LinkState.UP)
+    a.j(NE, out)
+    a.cmp(FLEET_CONFIG.it.servers_used, 1)
+    a.j(BE, out)
+    a.mov(ECX, OUT.first)
+    a.cmp(ECX, OUT.next)
+    a.j(E, out)
+    entry = entry_at(a)
+    a.mov(RAX, OUT.since)
+    a.cmp(RAX, entry.queued_at)
+    a.cmov(B, RAX, entry.queued_at)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, UNTAKEN_MS)
+    a.add(RAX, RCX)
+    a.cmp(RAX, core.now)
+    a.j(A, out)
+    a.mov(EDX, PUBLISH_UNTAKEN.code)
+    a.jmp(bus_fail)
+    a.place(out)
+    a.ret()
+
+
+@routine(
     outputs=[Out(RAX, "TSC when something is overdue or goes again; all ones = nothing waits")],
     clobbers=CALLER_SAVED,
     reads=[Outbox.base, Outbox.again_at, CoreState.now, BusLink.context, BusMessage.sid],
-    calls=[bus_discard, bus_next, bus_done, outbox_answer, outbox_overdue, outbox_send],
+    calls=[
+        bus_discard,
+        bus_next,
+        bus_done,
+        outbox_answer,
+        outbox_overdue,
+        outbox_send,
+        outbox_leave,
+    ],
     saves=[RBX, RBP, R12],
     source="firmware/docs/events.md#links",
 )
 def publish_tick(a: Asm) -> None:
-    """Take the stream's answers, give up what is overdue, send what waits."""
+    """Take the stream's answers, give up what is overdue, send what waits, or leave the server."""
     link = BusLink.at(RBP)
     a.cmp(OUT.base, 0)
     with a.if_(E):
@@ -283,6 +340,7 @@ def publish_tick(a: Asm) -> None:
     a.call(outbox_overdue)
     a.mov(R12, RAX)
     a.call(outbox_send)
+    a.call(outbox_leave)
     a.mov(RAX, OUT.again_at)
     with a.block() as late:
         a.cmp(RAX, core.now)

@@ -121,5 +121,8 @@ PUBLISH_OVERDUE = site(
 PUBLISH_CUT = site(
     Layer.EVENTS, 2, "publish_cut", "a publication was given up after part of it had left"
 )
+PUBLISH_UNTAKEN = site(
+    Layer.EVENTS, 3, "publish_untaken", "the stream takes nothing that comes by this server"
+)
 EVENTS = Global("events", Events, "listeners of raw dispatches", align=64)
 PAYLOAD = Region("the event's payload", "in the receive ring, bounded by the length of the part")

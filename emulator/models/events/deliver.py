@@ -8,9 +8,10 @@ from emulator.models.bus.turn import bus_discard, bus_next
 from emulator.models.events.acks import outbox_answer, outbox_overdue
 from emulator.models.events.outbox import entry
 from firmware.layouts.bus import BUS, BUS_IN, DATA, INBOX_SID, BusKind, BusLink, LinkState
-from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.node import CORE
-from firmware.layouts.outbox import OUTBOX, EntryState
+from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.outbox import OUTBOX, UNTAKEN_MS, EntryState
 from firmware.limits import OUTBOX_BYTES
 
 PIECE = 2048
@@ -60,7 +61,7 @@ def outbox_send(w: World, link: int, shard: int) -> None:
     if row.state != LinkState.UP:
         return
     if row.ups != box.ups:
-        box.ups, box.refusals, box.too_large = row.ups, 0, 0
+        box.ups, box.refusals, box.too_large, box.since = row.ups, 0, 0, w.g(CORE).now
         outbox_again(w, link)
     elif box.sent < box.freed:
         if row.midway:
@@ -80,6 +81,19 @@ def outbox_send(w: World, link: int, shard: int) -> None:
 
 
 @model
+def outbox_leave(w: World, link: int, shard: int) -> None:
+    """The oldest has waited too long on a connection that is old enough."""
+    box = w.g(OUTBOX)
+    if w.view(BusLink, link).state != LinkState.UP or w.g(FLEET_CONFIG).servers_used <= 1:
+        return
+    if box.first == box.next:
+        return
+    began = max(box.since, entry(w, box.first).queued_at)
+    if (began + w.g(CLOCK).tsc_cycles_per_ms * UNTAKEN_MS) % 2**64 <= w.g(CORE).now:
+        bus_fail(w, link, shard, PUBLISH_UNTAKEN.code)
+
+
+@model
 def publish_tick(w: World) -> int:
     """Answers first: they make room."""
     if not w.g(OUTBOX).base:
@@ -92,5 +106,6 @@ def publish_tick(w: World) -> int:
         bus_done(w, link.address_, link.context)
     due = outbox_overdue(w)
     outbox_send(w, link.address_, link.context)
+    outbox_leave(w, link.address_, link.context)
     again = w.g(OUTBOX).again_at
     return int(min(due, again) if again > w.g(CORE).now else due)

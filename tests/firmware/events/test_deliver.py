@@ -5,8 +5,9 @@ import pytest
 from firmware.events.deliver import PIECE, outbox_pass, outbox_send, publish_tick
 from firmware.events.outbox import outbox_publish
 from firmware.layouts.bus import BUS, DATA, LinkState
-from firmware.layouts.events import PUBLISH_CUT
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, EntryState
+from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
+from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, UNTAKEN_MS, EntryState
 from firmware.limits import TX_BYTES
 from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
@@ -210,6 +211,47 @@ def test_turn_sends_again_what_nobody_took(node):
     node.feed_answer(0)
     assert node.call(publish_tick).outputs["rax"] == NEVER
     assert node.shard().gateway.seq_acked == 41
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("connected_ms", [0, 200])
+def test_server_by_which_nothing_is_taken_is_left(node, refused, connected_ms):
+    """A server that is cut off from the others is silent or refuses, and answers each PING."""
+    LAB.g(FLEET_CONFIG).servers_used = 2
+    node.publish()
+    node.now = NOW + connected_ms * MS
+    node.call(publish_tick)
+    if refused:
+        node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
+    left = node.now + UNTAKEN_MS * MS
+    node.now = left - 1
+    node.call(publish_tick)
+    assert node.link.state == LinkState.UP
+    node.now = left
+    node.call(publish_tick)
+    assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_UNTAKEN.code)
+    # The next one gets all of it, and as much time.
+    node.link.state, node.link.ups = LinkState.UP, 2
+    node.stream.take_sent()
+    node.call(publish_tick)
+    assert node.link.state == LinkState.UP
+    node.now += UNTAKEN_MS * MS - 1
+    node.call(publish_tick)
+    assert node.link.state == LinkState.UP
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_server_is_not_left_for_what_is_younger_or_when_there_is_no_other(node, servers):
+    LAB.g(FLEET_CONFIG).servers_used = servers
+    node.call(publish_tick)
+    node.now = NOW + 2 * UNTAKEN_MS * MS
+    node.call(publish_tick)
+    assert node.link.state == LinkState.UP
+    node.publish()
+    node.call(publish_tick)
+    node.now += (2 - servers) * UNTAKEN_MS * MS
+    node.call(publish_tick)
+    assert node.link.state == LinkState.UP
 
 
 def test_turn_does_not_wait_for_what_is_due_already(node):
