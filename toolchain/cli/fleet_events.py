@@ -103,7 +103,9 @@ async def _follow(fleet: Fleet, account: EventAccount) -> None:
         except (nats.errors.TimeoutError, TimeoutError):
             continue
         except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
-            await asyncio.sleep(RETRY_S)  # a cluster between two leaders
+            # A cluster between two leaders, or a server that lost the others.
+            await asyncio.sleep(RETRY_S)
+            await fleet.client.force_reconnect()
             continue
         for message in messages:
             if (event := Event.of(message)) is not None:

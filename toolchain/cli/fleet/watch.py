@@ -138,7 +138,9 @@ class View:
         except FleetError:
             if self.watches == 1:
                 raise
-            await self._forget()  # a cluster between two leaders answers nothing
+            # A cluster between two leaders answers nothing, and a server that lost the others neither.
+            await self._forget()
+            await self.fleet.client.force_reconnect()
             return None
         if found is None:
             return None
