@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 APPROVE_MOST_NS = 15 * NS_PER_S
 AGAIN_NS = 8 * NS_PER_S
+SILENT_NS = 30 * NS_PER_S
+"""After that a boot is not thought to wait any more; it is announced every five seconds."""
 WRONG_MOST_NS = 25 * NS_PER_S
-NO_VIOLATION = b"Permissions Violation"
+VIOLATION = b"Permissions Violation"
 
 
 @dataclass(slots=True)
@@ -41,11 +43,15 @@ class Applicant:
 
     Attributes:
         line: its newest announcement with an inbox.
+        heard_ns: when that came.
         refused: answers that it refused, as it tells.
+        awaited: whether the token is on its way to it.
     """
 
     line: Announcement
+    heard_ns: int
     refused: int = 0
+    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +103,6 @@ class Desk:
         self._secret, self._digits = token.encode(), token.encode().hex().encode()
         self._grant = grant_of(token, login or NodeLogin())
         self._boots: dict[bytes, Holder] = {}
-        self._newest: dict[str, Holder] = {}
         self._tails: dict[tuple[int, bool], bytes] = {}
         cluster.on_commit.append(self._take_record)
         cluster.taps.append(self._take_bytes)
@@ -136,16 +141,17 @@ class Desk:
                 f"{' '.join(self._boots[line.key])}"
             )
         known = self.applicants.get(who)
-        if known is not None:
-            known.line, known.refused = line, line.refused
-            return
-        self.applicants[who] = Applicant(line, line.refused)
-        self._newest[who[0]] = who
-        self._say(f"{' '.join(who)} waits, {line.fingerprint}")
-        refused = who[0] in self.refused
-        if not refused:
+        if known is None:
+            known = self.applicants[who] = Applicant(line, self._events.now_ns)
+            self._say(f"{' '.join(who)} waits, {line.fingerprint}")
+            self._plan_deceits(who)
+        known.line, known.refused, known.heard_ns = line, line.refused, self._events.now_ns
+        if not known.awaited and who[0] not in self.refused:
+            known.awaited = True
             self._after(APPROVE_MOST_NS, partial(self._release, who))
-        for _ in range(self._random.choice((1, 2, 3) if refused else (0, 0, 1, 2))):
+
+    def _plan_deceits(self, who: Holder) -> None:
+        for _ in range(self._random.choice((1, 2, 3) if who[0] in self.refused else (0, 0, 1, 2))):
             kind = self._random.choice(WRONG)
             self._after(WRONG_MOST_NS, partial(self.deceive, who, kind))
 
@@ -153,11 +159,13 @@ class Desk:
         self._events.after(self._random.randrange(most_ns), action)
 
     def _release(self, who: Holder) -> None:
-        """Approve a boot, and again until something comes of it or there is another boot."""
-        if who in self.joined or self._newest[who[0]] != who:
-            return
-        self.approve(who)
-        self._events.after(AGAIN_NS, partial(self._try_again, who))
+        """Approve a boot, and again until something comes of it or nothing is heard of it."""
+        applicant = self.applicants[who]
+        silent_ns = self._events.now_ns - applicant.heard_ns
+        applicant.awaited = who not in self.joined and silent_ns < SILENT_NS
+        if applicant.awaited:
+            self.approve(who)
+            self._events.after(AGAIN_NS, partial(self._try_again, who))
 
     def _try_again(self, who: Holder) -> None:
         if who not in self.joined:
@@ -265,7 +273,7 @@ class Desk:
                 f"rule 'the token is sealed': it stands in clear in what "
                 f"{session.address} {'says' if said else 'hears'}"
             )
-        if not said and data.startswith(b"-ERR") and NO_VIOLATION in data:
+        if not said and data.startswith(b"-ERR") and VIOLATION in data:
             raise InvariantError(f"rule 'permissions': {session.address} hears {data!r}")
 
     def all_joined(self, holders: Iterable[Holder]) -> bool:

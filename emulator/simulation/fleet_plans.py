@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LONGEST_OUTAGE_NS = 45 * NS_PER_S
 LONGEST_HALT_NS = 40 * NS_PER_S
 LONGEST_DRAIN_NS = 90 * NS_PER_S
+ORDERS_MOST = 3
 ENROL_NS, EARLY_MOST = 25 * NS_PER_S, 3
 LONGEST_DELAY_NS = 400 * NS_PER_MS
 RULES_MOST, FAULTS_LEAST, FAULTS_MOST = 2, 2, 7
@@ -52,6 +53,7 @@ def random_fleet_plan(
     events: list[Event] = []
     chance = _Chance(rng, duration_ns, nodes, servers, shards, slots, slots_most)
     faults = [(chance, _FAULTS)] * rng.randint(FAULTS_LEAST, FAULTS_MOST)
+    faults += [(chance, _ORDERS)] * rng.randint(0, ORDERS_MOST)
     if enrol:
         early = _Chance(rng, ENROL_NS, nodes, servers, shards, slots, slots_most)
         faults += [(early, _LINK_FAULTS)] * rng.randint(1, EARLY_MOST)
@@ -270,9 +272,10 @@ def _move(c: _Chance) -> Made:
 _FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _halt, _halt,
     _halt, _server_down, _server_down, _server_retires, _server_paused, _isolated,
-    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _drain, _drain, _move,
-    _move,
+    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan,
 )  # fmt: skip
+_ORDERS: tuple[Callable[[_Chance], Made], ...] = (_drain, _move)
+"""What an operator asks for meanwhile."""
 _LINK_FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _server_down,
     _server_down, _server_retires, _server_paused, _isolated, _lag, _cut_links, _cut_links,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from emulator.simulation.leased import LeasedFleet, Member
 
 ORDERS_MOST = 3
-BETWEEN_S = 6
+BEFORE_S, BETWEEN_S = 15, 6
+"""Until former owners have published what waited in them for NATS; longest time before an order."""
 WITHIN_S = 15
 """From an order to the next owner: a shard's session is stored within five seconds."""
 REST_S = 60
@@ -81,6 +82,8 @@ def planned(fleet: LeasedFleet, rng: random.Random) -> list[Order]:
     Raises:
         InvariantError: one was not carried out as it should be.
     """
+    fleet.run(BEFORE_S)
+    fleet.until_published(REST_S)
     events, lost = len(fleet.gateway.events), _blemishes(fleet)
     fleet.gateway.core.set_load(LoadOptions(rate=RATE))
     fleet.gateway.flush()

@@ -98,6 +98,20 @@ def test_a_new_boot_needs_a_new_approval():
     assert ("n1", "00000009") in hall.desk.approved
 
 
+def test_what_an_old_boot_said_late_keeps_nobody_waiting():
+    hall, newer = Hall(), ("n1", "00000009")
+    hall.announce(newer)
+    hall.announce(N1)
+    for _ in range(12):
+        hall.run(5)
+        hall.announce(newer)
+    opened = [hall.opens(newer, body) for body in hall.got[newer][-2:]]
+    assert opened == [grant_of(TOKEN, NodeLogin())] * 2
+    count = len(hall.got[N1])
+    hall.run(60)
+    assert len(hall.got[N1]) == count
+
+
 def test_who_is_refused_gets_nothing_that_it_could_open():
     hall = Hall(refused=("n1",))
     hall.announce(N1)

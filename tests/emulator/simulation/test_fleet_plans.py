@@ -7,7 +7,7 @@ from collections import Counter
 
 from emulator.simulation.clock import NS_PER_S, EventQueue
 from emulator.simulation.faults import FaultPlan
-from emulator.simulation.fleet_plans import random_fleet_plan
+from emulator.simulation.fleet_plans import ENROL_NS, random_fleet_plan
 from emulator.simulation.fleet_storm import shape_of
 from emulator.simulation.nats.cluster import NatsCluster
 from emulator.simulation.nats.faults import plan_actions
@@ -35,6 +35,33 @@ def test_every_fault_of_nats_has_its_turn():
     assert {"power-off", "halt", "freeze", "link-down", "replan", "nats-only"} <= set(events)
     assert events["power-off"] == events["power-on"]
     assert events["nats-kill"] + events["nats-stop"] + events["nats-retire"] == events["nats-start"]
+
+
+def test_an_operator_asks_for_something_in_most_plans():
+    plans = [plan_of(seed) for seed in range(200)]
+    events = Counter(event.name for plan in plans for event in plan.events)
+    assert events["drain"] > events["undrain"] > 50
+    assert events["move"] > 100
+    asked = sum(any(event.name in ("drain", "move") for event in plan.events) for plan in plans)
+    assert 130 < asked < 180
+
+
+def test_links_are_cut_while_nodes_wait_for_their_token():
+    plans = [
+        random_fleet_plan(
+            random.Random(seed), DURATION_NS, nodes=3, servers=3, shards=6, slots=3, slots_most=4,
+            enrol=True,
+        )
+        for seed in range(100)
+    ]  # fmt: skip
+    early = [
+        any(event.at_ns < ENROL_NS for event in plan.events)
+        or any(rule.after_ns < ENROL_NS for rule in plan.rules)
+        for plan in plans
+    ]
+    assert all(early)
+    cuts = Counter(event.name for plan in plans for event in plan.events)
+    assert cuts["nats-cut"] > 30
 
 
 def test_a_node_may_lose_nats_and_keep_the_gateway():
