@@ -12,12 +12,14 @@ from firmware.layouts.clock import (
     SECOND_MS,
 )
 from firmware.layouts.fleet import (
+    CLOCK_RATE_PERCENT,
     FLEET,
     FLEET_EXPIRED,
     FLEET_FROZEN,
-    FROZEN_S,
+    FROZEN_MS,
     RTC_LEAP_S,
     RTC_LOOK_MS,
+    RTC_SHARP_MS,
     RTC_WINDOW_S,
     Fleet,
     HeldPhase,
@@ -47,16 +49,19 @@ from toolchain.asm import (
     R13,
     R14,
     R14D,
+    R15,
     RAX,
     RBX,
     RCX,
+    RDI,
     RDX,
-    RSI,
+    A,
     Asm,
     B,
     C,
     E,
     In,
+    L,
     Out,
     Reg32,
     Z,
@@ -168,7 +173,14 @@ def leases_end(a: Asm, reason: Reg32) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    reads=[Clock.tsc_cycles_per_ms, Fleet.rtc_low, Fleet.rtc_second, Fleet.rtc_tsc, Fleet.holding],
+    reads=[
+        Clock.tsc_cycles_per_ms,
+        Fleet.rtc_low,
+        Fleet.rtc_look_at,
+        Fleet.rtc_second,
+        Fleet.rtc_tsc,
+        Fleet.holding,
+    ],
     writes=[
         Fleet.rtc_look_at,
         Fleet.rtc_seen,
@@ -178,7 +190,7 @@ def leases_end(a: Asm, reason: Reg32) -> None:
         Fleet.frozen,
     ],
     calls=[rtc_glimpse, rtc_unix, leases_end, log_write],
-    saves=[R12, R13, R14],
+    saves=[R12, R13, R14, R15],
     source="firmware/docs/fleet.md#frozen-clock",
 )
 def clocks_compare(a: Asm) -> None:
@@ -186,20 +198,28 @@ def clocks_compare(a: Asm) -> None:
 
     A machine that was paused, saved or moved goes on with a TSC that knows nothing of it.
     """
-    now, seconds, snapshot = R12, R13, R14
+    now, seconds, snapshot, sharp, ahead = R12, R13, R14, R15, RDI
     frozen, base, out = map(a.label, ("frozen", "base", "out"))
     a.rdtsc64()
     a.mov(now, RAX)
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_LOOK_MS)
     a.add(RAX, RCX)
+    # The last look was RTC_LOOK_MS before the one that was due now.
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_SHARP_MS - RTC_LOOK_MS)
+    a.mov(sharp, FLEET.it.rtc_look_at)
+    a.add(sharp, RCX)
     a.mov(FLEET.it.rtc_look_at, RAX)
     a.mov(FLEET.it.rtc_seen, 1)
     # The second alone is looked at as long as it is the same; never is an update waited for.
     _register(a, RTC_REGISTERS[0])
-    a.cmp(AL, FLEET.it.rtc_low)
-    with a.if_(E):
-        a.cmp(FLEET.it.rtc_second, 0)
-        a.j(NE, out)
+    a.inc(EAX)
+    with a.block() as another:
+        a.cmp(AL, FLEET.it.rtc_low)
+        a.j(E, out)
+        a.cmp(FLEET.it.rtc_low, 0)
+        a.leave(NE, another)
+        a.mov(FLEET.it.rtc_low, AL)
+        a.jmp(out)
     a.call(rtc_glimpse)
     a.j(C, out)
     a.mov(snapshot, RAX)
@@ -208,6 +228,7 @@ def clocks_compare(a: Asm) -> None:
     a.j(Z, out)  # it holds no date: nothing to compare with
     a.mov(seconds, RAX)
     a.mov(RAX, snapshot)
+    a.inc(EAX)
     a.mov(FLEET.it.rtc_low, AL)
     a.cmp(FLEET.it.rtc_second, 0)
     a.j(E, base)
@@ -218,19 +239,24 @@ def clocks_compare(a: Asm) -> None:
     a.mov(EDX, RTC_LEAP_S)
     a.cmp(RAX, RDX)
     a.j(AE, frozen)  # so far that the product below has no room
-    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, SECOND_MS)
-    a.mov(RDX, RAX)
-    a.imul(RDX, RCX)
-    a.mov(RSI, now)
-    a.sub(RSI, FLEET.it.rtc_tsc)
-    a.sub(RDX, RSI)
-    a.imul(RCX, RCX, FROZEN_S)
-    a.cmp(RDX, RCX)
+    # As slow as a TSC may be, it has come so far.
+    a.imul(ahead, CLOCK.it.tsc_cycles_per_ms, SECOND_MS * (100 - CLOCK_RATE_PERCENT) // 100)
+    a.imul(ahead, RAX)
+    a.add(ahead, FLEET.it.rtc_tsc)
+    a.sub(ahead, now)
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, FROZEN_MS)
+    a.cmp(ahead, RCX)
     a.j(GE, frozen)
     a.cmp(RAX, RTC_WINDOW_S)
-    a.j(AE, base)
-    a.place(out)
-    a.ret()
+    a.j(B, out)
+    a.cmp(now, sharp)
+    a.j(A, out)
+    # Both go on from here; what no rate explains is kept, so that short pauses add up.
+    a.xor(ECX, ECX)
+    a.test(ahead, ahead)
+    a.cmov(L, ahead, RCX)
+    a.add(now, ahead)
+    a.jmp(base)
 
     a.place(frozen)
     a.inc(FLEET.it.frozen)
@@ -239,9 +265,12 @@ def clocks_compare(a: Asm) -> None:
     log(a, SAID_FROZEN)
     a.mov(EDX, FLEET_FROZEN.code)
     a.call(leases_end)
+    # This look came at any moment of the second; the next change of it dates the clocks anew.
+    a.xor(seconds, seconds)
     a.place(base)
     a.mov(FLEET.it.rtc_second, seconds)
     a.mov(FLEET.it.rtc_tsc, now)
+    a.place(out)
     a.ret()
 
 

@@ -3,6 +3,7 @@
 from firmware.layouts.fleet import (
     CLOCK_RATE_PERCENT,
     GUARD_MS,
+    HIDDEN_MS,
 )
 from firmware.layouts.node import CLOCK
 from toolchain.asm import (
@@ -28,12 +29,12 @@ def grant_span(a: Asm) -> None:
 
 
 def hold_span(a: Asm) -> None:
-    """RAX := D (1 - RHO) - F, of EAX milliseconds. Clobbers RCX and RDX."""
+    """RAX := D (1 - RHO) - F - the pause that no clock tells, of EAX milliseconds. Clobbers RCX and RDX."""
     a.imul(EAX, EAX, _PERCENT - CLOCK_RATE_PERCENT)
     a.xor(EDX, EDX)
     a.mov(ECX, _PERCENT)
     a.div(ECX)
-    a.sub(EAX, GUARD_MS)
+    a.sub(EAX, GUARD_MS + HIDDEN_MS)
     _cycles(a)
 
 

@@ -58,13 +58,20 @@ WATCH_KEPT_MS = 10_000
 """The server forgets a consumer that nobody listens to after so long."""
 WATCH_SID = 0x1000
 """Subscriptions of watches count from here, those of upper layers lie below."""
-FROZEN_S = 2
-"""The RTC this far ahead of the TSC means that the guest's clock stood still."""
+FROZEN_MS = 500
+"""The RTC this far ahead of what RHO allows the TSC means that the guest's clock stood still."""
+HIDDEN_MS = 1_000 + FROZEN_MS + 250
+"""A shorter pause may not show: an RTC counts whole seconds, and a TSC that is fast hides 2 % of the window.
+
+A holder keeps as much back.
+"""
 RTC_LOOK_MS = 100
 """Between two looks at the second of the RTC."""
+RTC_SHARP_MS = 2 * RTC_LOOK_MS
+"""A change of the second dates it when the look before was no longer ago."""
 RTC_LEAP_S = 1 << 20
 """So many seconds at once are no question of rates."""
-RTC_WINDOW_S = 30
+RTC_WINDOW_S = 10
 """The clocks are compared with their state at most so long ago."""
 DURATION_MIN_MS, DURATION_MAX_MS = 4_000, 600_000
 
@@ -384,7 +391,7 @@ class Fleet(Struct):
     holding = u32(0x6C, "entries of `held` in use")
     unreadable_at = u64(0x70, "revision of the newest of them that was told of")
     error = u32(0x78, "why the last watch ended: site code")
-    rtc_low = u8(0x7C, "register of seconds at the last look")
+    rtc_low = u8(0x7C, "register of seconds at the last look + 1; 0 = there was none")
     rtc_seen = u8(0x7D, "1 = the RTC was looked at in this turn")
     refused = u32(0x80, "answers that granted nothing")
     grants = u32(0x84, "claims that were granted: Lease.generation")

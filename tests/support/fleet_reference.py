@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TICK_NS = 100 * NS_PER_MS
 SILENCE_NS = 2_500 * NS_PER_MS
 F_NS = 250 * NS_PER_MS
+HIDDEN_NS = 1_750 * NS_PER_MS
 MISTAKES = ("no-deadline", "half-wait", "before-echo", "late-clock")
 """Deadline check removed; takeover wait halved; start before the echo; renewal time at the answer."""
 
@@ -200,7 +201,7 @@ class ReferenceNode:
         if self.mistake == "late-clock":
             sent_at = self.now
         duration_ns = held.record.duration_ms * NS_PER_MS
-        held.hard_stop = max(held.hard_stop, sent_at + duration_ns * 99 // 100 - F_NS)
+        held.hard_stop = max(held.hard_stop, sent_at + duration_ns * 99 // 100 - F_NS - HIDDEN_NS)
         held.renew_at = sent_at + duration_ns // 4
         if self.mistake == "before-echo":
             held.running = True

@@ -51,10 +51,15 @@ def leases_end(w: World, reason: int) -> None:
 
 @model
 def clocks_compare(w: World) -> None:
-    """The RTC may be ahead of the TSC by less than two seconds since the last base."""
+    """The RTC may be ahead of a TSC that is 1 % slow by less than half a second; only new time is forgiven."""
     fleet, now, cycles = w.g(FLEET), w.rdtsc(), w.g(CLOCK).tsc_cycles_per_ms
+    sharp = now <= (fleet.rtc_look_at + 100 * cycles) % 2**64
     fleet.rtc_look_at, fleet.rtc_seen = now + 100 * cycles, 1
-    if _register(w, 0) == fleet.rtc_low and fleet.rtc_second:
+    known, low = fleet.rtc_low, (_register(w, 0) + 1) % 256
+    if low == known:
+        return
+    if not known:
+        fleet.rtc_low = low
         return
     busy, snapshot = rtc_glimpse(w)
     if busy:
@@ -62,16 +67,19 @@ def clocks_compare(w: World) -> None:
     seconds = rtc_unix(w, snapshot)
     if not seconds:
         return
-    fleet.rtc_low = snapshot & 0xFF
+    fleet.rtc_low = (snapshot + 1) & 0xFF
     if fleet.rtc_second and seconds >= fleet.rtc_second:
         passed = seconds - fleet.rtc_second
-        ahead = passed * cycles * 1_000 - (now - fleet.rtc_tsc)
-        if passed >= 2**20 or ahead >= 2_000 * cycles:
+        ahead = passed * cycles * 990 + fleet.rtc_tsc - now
+        if passed >= 2**20 or ahead >= 500 * cycles:
             fleet.frozen += 1
             log_write(w, 0, SAID_FROZEN, passed, fleet.holding, 0, 0)
             leases_end(w, FLEET_FROZEN.code)
-        elif passed < 30:
+            seconds = 0
+        elif passed < 10 or not sharp:
             return
+        else:
+            now += max(ahead, 0)
     fleet.rtc_second, fleet.rtc_tsc = seconds, now
 
 

@@ -10,8 +10,8 @@ def grant_span(w: World, duration_ms: int) -> int:
 
 
 def hold_span(w: World, duration_ms: int) -> int:
-    """D (1 - 1 %) - 250 ms."""
-    return int((duration_ms * 99 // 100 - 250) * w.g(CLOCK).tsc_cycles_per_ms)
+    """D (1 - 1 %) - 250 ms - 1,750 ms."""
+    return int((duration_ms * 99 // 100 - 2_000) * w.g(CLOCK).tsc_cycles_per_ms)
 
 
 def wait_span(w: World, duration_ms: int) -> int:

@@ -142,7 +142,7 @@ def early_claim(unsafe):
 SCENARIOS = [
     (one_slot, "no deadline", {}),
     (one_slot, "half the wait", {}),
-    (one_slot, "time after the send", {"pause": 1.9}),
+    (one_slot, "time after the send", {"pause": 3.4}),
     (early_claim, "before the echo", {}),
 ]
 

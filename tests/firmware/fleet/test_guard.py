@@ -14,6 +14,7 @@ from firmware.layouts.fleet import (
     FLEET_EXPIRED,
     FLEET_FROZEN,
     HELD_MAX,
+    HIDDEN_MS,
     HeldPhase,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
@@ -83,7 +84,7 @@ def test_fleet_guard_looks_at_the_rtc_every_tenth_of_a_second():
     fleet.rtc_look_at = NOW + 1
     LAB.call(fleet_guard, Rtc(BEGIN))
     assert (fleet.rtc_second, fleet.rtc_seen) == (0, 0)
-    fleet.rtc_look_at = NOW
+    fleet.rtc_look_at, fleet.rtc_low = NOW, BEGIN.second
     LAB.call(fleet_guard, Rtc(BEGIN))
     assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
     assert (fleet.rtc_look_at, fleet.rtc_seen) == (NOW + 100 * MS, 1)
@@ -152,9 +153,11 @@ def test_leases_end_any_entries_match_the_model(phases, stops, reason):
     LAB.call(leases_end, Environment(tsc=[NOW]), reason=reason.code)
 
 
-def compare(rtc_s, tsc_ms, **how):
+def compare(rtc_s, tsc_ms, *, sharp=True, **how):
     """Compare when the RTC has gone on by so much, and the TSC by so much, since the base."""
-    environment = Rtc(after(rtc_s), NOW + tsc_ms * MS, **how)
+    now = NOW + tsc_ms * MS
+    LAB.g(FLEET).rtc_look_at = now - 100 * MS - (not sharp)
+    environment = Rtc(after(rtc_s), now, **how)
     LAB.call(clocks_compare, environment)
     return environment
 
@@ -162,19 +165,21 @@ def compare(rtc_s, tsc_ms, **how):
 def base(low=None):
     held = hold(0, HeldPhase.RUNNING, stop=2**63)
     fleet = LAB.g(FLEET)
-    set_fields(fleet, rtc_second=UNIX, rtc_tsc=NOW, rtc_low=BEGIN.second if low is None else low)
+    second = BEGIN.second if low is None else low
+    set_fields(fleet, rtc_second=UNIX, rtc_tsc=NOW, rtc_low=second + 1)
     return held, fleet
 
 
 @pytest.mark.parametrize(
     ("rtc_s", "tsc_ms", "frozen"),
     [
-        (1, 1_000, False),
-        (2, 1, False),
+        (1, 491, False),
+        (1, 490, True),
+        (2, 1_481, False),
+        (2, 1_480, True),
         (2, 0, True),
-        (6, 1_000, True),
-        (6, 4_001, False),
-        (6, 4_000, True),
+        (9, 8_411, False),
+        (9, 8_410, True),
         (1, 60_000, False),
         (60, 0, False),
         (61, 0, True),
@@ -185,11 +190,36 @@ def base(low=None):
         (-10, 1_000, False),
     ],
 )
-def test_clocks_compare_two_seconds_ahead_end_every_lease(rtc_s, tsc_ms, frozen):
+def test_clocks_compare_half_a_second_that_no_rate_explains_ends_every_lease(rtc_s, tsc_ms, frozen):
     held, fleet = base()
     compare(rtc_s, tsc_ms)
     assert held.phase == (HeldPhase.GONE if frozen else HeldPhase.RUNNING)
     assert fleet.frozen == frozen
+
+
+@pytest.mark.parametrize("begins_ms", range(0, 1_000, 50))
+@pytest.mark.parametrize("rate", [0.99, 1.0, 1.01])
+@pytest.mark.parametrize("pause_ms", [HIDDEN_MS, 2_000, 7_300])
+def test_clocks_compare_no_pause_as_long_as_the_holder_keeps_back_is_missed(
+    begins_ms, rate, pause_ms
+):
+    """Whenever in the second it begins, the first look behind it tells."""
+    held, _ = base()
+    begins_ms += 9_900
+    for at_ms in range(100, begins_ms, 100):
+        compare(at_ms // 1_000, round(at_ms * rate))
+    assert held.phase == HeldPhase.RUNNING
+    compare((begins_ms + pause_ms) // 1_000, round(begins_ms * rate), sharp=False)
+    assert held.phase == HeldPhase.GONE
+
+
+@pytest.mark.parametrize("rate", [0.99, 1.01])
+def test_clocks_compare_a_rate_within_its_bound_costs_no_lease(rate):
+    held, fleet = base()
+    for at_ms in range(100, 120_000, 100):
+        compare(at_ms // 1_000, round(at_ms * rate))
+    assert (held.phase, fleet.frozen) == (HeldPhase.RUNNING, 0)
+    assert fleet.rtc_second > UNIX + 100
 
 
 def test_clocks_compare_a_pause_of_whole_minutes_is_seen_when_the_second_changes():
@@ -201,29 +231,46 @@ def test_clocks_compare_a_pause_of_whole_minutes_is_seen_when_the_second_changes
     assert held.phase == HeldPhase.GONE
 
 
-def test_clocks_compare_small_pauses_add_up_within_the_window():
+def test_clocks_compare_small_pauses_add_up_over_the_window():
     held, fleet = base()
-    for n in range(1, 4):
-        compare(2 * n, 1_200 * n)
+    compare(10, 9_600)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 10, NOW + 9_900 * MS)
+    compare(12, 11_400)
+    assert (held.phase, fleet.frozen) == (HeldPhase.RUNNING, 0)
+    compare(13, 12_300)
     assert (held.phase, fleet.frozen) == (HeldPhase.GONE, 1)
-    assert fleet.rtc_second == UNIX + 6
 
 
-def test_clocks_compare_begins_anew_after_its_window_and_after_a_step_back():
+def test_clocks_compare_dates_the_clocks_by_a_second_that_it_saw_change():
     held, fleet = base()
-    compare(29, 29_000)
+    compare(9, 9_000)
     assert fleet.rtc_second == UNIX
-    compare(30, 30_000)
-    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 30, NOW + 30_000 * MS)
+    compare(10, 10_300, sharp=False)
+    assert (fleet.rtc_second, held.phase) == (UNIX, HeldPhase.RUNNING)
+    compare(11, 11_000)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 11, NOW + 11_000 * MS)
     compare(7, 31_000)
     assert (fleet.rtc_second, held.phase) == (UNIX + 7, HeldPhase.RUNNING)
 
 
-def test_clocks_compare_takes_its_first_state_even_in_the_second_that_it_knows():
-    _, fleet = base()
-    fleet.rtc_second = 0
+def test_clocks_compare_begins_anew_with_the_next_second_after_a_pause():
+    held, fleet = base()
+    compare(5, 1_000, sharp=False)
+    assert (held.phase, fleet.rtc_second) == (HeldPhase.GONE, 0)
+    compare(6, 1_400)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 6, NOW + 1_400 * MS)
+    compare(7, 2_400)
+    assert fleet.frozen == 1
+
+
+def test_clocks_compare_begins_with_the_first_change_of_the_second():
+    fleet = LAB.g(FLEET)
     compare(0, 0)
-    assert fleet.rtc_second == UNIX
+    assert (fleet.rtc_second, fleet.rtc_low) == (0, BEGIN.second + 1)
+    compare(0, 100)
+    assert fleet.rtc_second == 0
+    compare(1, 700, sharp=False)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 1, NOW + 700 * MS)
 
 
 def test_clocks_compare_of_the_same_second_costs_one_register():
@@ -251,14 +298,15 @@ def test_rtc_glimpse_reads_what_it_shows():
 @given(
     rtc_s=st.integers(-40, 40),
     tsc_ms=st.integers(0, 60_000),
-    low=st.integers(0, 59),
+    low=st.integers(-1, 59),
     known=st.booleans(),
+    sharp=st.booleans(),
     cycles=st.sampled_from([1, MS, 2**32 - 1]),
 )
-def test_clocks_compare_any_times_match_the_model(rtc_s, tsc_ms, low, known, cycles):
+def test_clocks_compare_any_times_match_the_model(rtc_s, tsc_ms, low, known, sharp, cycles):
     prepare()
     _, fleet = base(low)
     LAB.g(CLOCK).tsc_cycles_per_ms = cycles
     if not known:
         fleet.rtc_second = 0
-    compare(rtc_s, tsc_ms)
+    compare(rtc_s, tsc_ms, sharp=sharp)

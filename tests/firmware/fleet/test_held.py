@@ -88,14 +88,14 @@ def test_held_grant_counts_from_before_the_request_left():
     held = hold(phase=HeldPhase.CLAIMING, revision=0, deadline=0, hard_stop=0)
     grant(held, sent(held, 0, 21, NOW - 70 * MS), 101)
     assert held.deadline == NOW - 70 * MS + D_MS * MS
-    assert held.hard_stop == NOW - 70 * MS + (19_800 - 250) * MS
+    assert held.hard_stop == NOW - 70 * MS + (19_800 - 2_000) * MS
     assert held.renew_at == NOW - 70 * MS + 5_000 * MS
     assert (held.phase, held.revision, held.granted_op) == (HeldPhase.HELD, 101, 21)
     assert (LAB.g(FLEET).grants, held.renewals) == (1, 0)
 
 
 @pytest.mark.parametrize(
-    ("duration_ms", "trusted_ms"), [(4_000, 3_710), (4_001, 3_710), (600_000, 593_750)]
+    ("duration_ms", "trusted_ms"), [(4_000, 1_960), (4_001, 1_960), (600_000, 592_000)]
 )
 def test_held_grant_rounds_what_it_trusts_down(duration_ms, trusted_ms):
     held = hold(deadline=0, duration_ms=duration_ms)

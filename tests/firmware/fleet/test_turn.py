@@ -223,7 +223,7 @@ def test_fleet_a_whole_claim_from_the_first_delivery_to_the_release():
     following()
     assert held.phase == HeldPhase.RUNNING
     tick(now)
-    assert (lease.expired, lease.deadline) == (0, now + 19_550 * MS)
+    assert (lease.expired, lease.deadline) == (0, now + 17_800 * MS)
     held.shards = 4
 
     LAB.call(fleet_close)
@@ -273,7 +273,7 @@ def test_fleet_an_order_gives_back_what_runs_and_nothing_is_claimed_again(key, v
     set_fields(
         held, phase=HeldPhase.RUNNING, generation=7, duration_ms=20_000, revision=10, epoch=3,
         total=16, count=4, plan_revision=9, seen=1, deadline=NOW + 20_000 * MS,
-        hard_stop=NOW + 19_550 * MS, renew_at=NOW + 5_000 * MS,
+        hard_stop=NOW + 17_800 * MS, renew_at=NOW + 5_000 * MS,
     )  # fmt: skip
     tick()
     assert held.phase == HeldPhase.RUNNING

@@ -18,6 +18,7 @@ from firmware.layouts.fleet import (
     DURATION_MIN_MS,
     FLEET_SLOTS_MAX,
     GUARD_MS,
+    HIDDEN_MS,
     RECORD_FORMAT,
     TICKET_GUARD_MS,
     TICKET_MS,
@@ -48,7 +49,7 @@ def takeover_s(duration_ms: int) -> float:
 
 def hard_stop_s(duration_ms: int) -> float:
     """Return how long after the sending of a granted operation its holder must be silent."""
-    return (duration_ms * (100 - CLOCK_RATE_PERCENT) / 100 - GUARD_MS) / 1000
+    return (duration_ms * (100 - CLOCK_RATE_PERCENT) / 100 - GUARD_MS - HIDDEN_MS) / 1000
 
 
 def ticket_wait_s() -> float:
