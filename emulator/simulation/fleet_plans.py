@@ -130,14 +130,43 @@ def _no_nats(c: _Chance) -> Made:
 
 
 def _late_nats(c: _Chance) -> Made:
-    """Let what NATS says to a node come seconds late."""
+    """Let what NATS says to a node come seconds late, or what the node says to NATS."""
     start, end = c.span()
-    node = c.node()
-    by = c.rng.randrange(200, 5_000) * NS_PER_MS
-    rule = Rule(
-        "delay", match=f"port:{NATS_PORT}", dst=node, after_ns=start, before_ns=end, by_ns=by
-    )
-    return [rule], []
+    by_ns = c.rng.randrange(200, 5_000) * NS_PER_MS
+    return [_late(c.node(), start, end, by_ns, answers=c.rng.random() < 0.5)], []
+
+
+def _late(node: str, start_ns: int, end_ns: int, by_ns: int, *, answers: bool) -> Rule:
+    src, dst = ("", node) if answers else (node, "")
+    return Rule(
+        "delay", match=f"port:{NATS_PORT}", src=src, dst=dst, after_ns=start_ns, before_ns=end_ns,
+        by_ns=by_ns,
+    )  # fmt: skip
+
+
+def _late_and_cut(c: _Chance) -> Made:
+    """Let the last answers to a node come seconds late, and nothing more behind them."""
+    start, _ = c.span()
+    node, by_ns = c.node(), c.rng.randrange(1_000, 2_800) * NS_PER_MS
+    cut = start + c.rng.randrange(5, 30) * NS_PER_S
+    late = _late(node, start, cut, by_ns, answers=True)
+    return [
+        late,
+        *_drop(f"port:{NATS_PORT}", node, cut, cut + c.rng.randrange(15, 45) * NS_PER_S),
+    ], []
+
+
+def _claims_behind_a_drain(c: _Chance) -> Made:
+    """Change the plan again and again while the watches are late: claims come behind a drain."""
+    start, _ = c.span()
+    late_ms = c.rng.randrange(1_500, 5_000)
+    events = [Event(start, "nats-behind", f"{n} {late_ms}") for n in range(c.servers)]
+    # One change at a time: the next one comes soon behind the plan that ends the last.
+    for _ in range(c.rng.randint(5, 9)):
+        events.append(_replan_at(c, start))
+        start += c.rng.randrange(800, 2_500) * NS_PER_MS
+    end = start + c.rng.randrange(5, 15) * NS_PER_S
+    return [], events + [Event(end, "nats-behind", f"{n} 0") for n in range(c.servers)]
 
 
 def _pair(c: _Chance, first: str, second: str, longest_ns: int = LONGEST_OUTAGE_NS) -> Made:
@@ -249,9 +278,12 @@ def _gateway(c: _Chance) -> Made:
 
 
 def _replan(c: _Chance) -> Made:
-    at_ns, _ = c.span()
+    return [], [_replan_at(c, c.span()[0])]
+
+
+def _replan_at(c: _Chance, at_ns: int) -> Event:
     slots = max(1, min(c.slots_most, c.slots + c.rng.choice((-1, 0, 1))))
-    return [], [Event(at_ns, "replan", str(slots))]
+    return Event(at_ns, "replan", str(slots))
 
 
 def _drain(c: _Chance) -> Made:
@@ -272,7 +304,8 @@ def _move(c: _Chance) -> Made:
 _FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _halt, _halt,
     _halt, _server_down, _server_down, _server_retires, _server_paused, _isolated,
-    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan,
+    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _late_and_cut,
+    _late_and_cut, _claims_behind_a_drain, _claims_behind_a_drain,
 )  # fmt: skip
 _ORDERS: tuple[Callable[[_Chance], Made], ...] = (_drain, _move)
 """What an operator asks for meanwhile."""

@@ -98,6 +98,7 @@ def fleet_storm(trial: Trial, *, seconds: int = STORM_S) -> LeasedFleet:
     trial.faults(fleet.segment, plan)
     fleet.run(seconds)
     calm(fleet)
+    fleet.world.run_until(fleet.awake, within_ns=CALM_S * NS_PER_S)
     fleet.world.run_until(fleet.joined, within_ns=CALM_S * NS_PER_S)
     fleet.world.run_until(fleet.orders.obeyed, within_ns=CALM_S * NS_PER_S)
     fleet.until_owned(CALM_S)

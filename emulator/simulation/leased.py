@@ -314,6 +314,10 @@ class LeasedFleet:
                 return False
         return True
 
+    def awake(self) -> bool:
+        """Say whether no node is halted."""
+        return not any(member.attachment.halted for member in self.stations)
+
     def joined(self) -> bool:
         """Say whether every node works as a member of the fleet, but those that are refused."""
         return self.desk is None or self.desk.all_joined(member.holder for member in self.stations)

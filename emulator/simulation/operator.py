@@ -98,7 +98,7 @@ class Operator:
     def _silent(self) -> bool:
         """Whether every slot is free, or was held by somebody who must have stopped."""
         silent_ns = self.cluster.events.now_ns - wait_ns(self.plan.duration_ms)
-        for slot in range(len(self.plan.ranges)):
+        for slot in range(self._slots):
             seq = self.stream.last_of(f"{self._prefix}lease.{slot}")
             message = self.stream.log[seq - 1]
             if LeaseRecord.parse(message.body).holder is not None and message.at_ns > silent_ns:
@@ -106,19 +106,31 @@ class Operator:
         return True
 
     def _begin(self, new: PlanRecord) -> None:
-        known = {slot: self._lease(slot) for slot in range(len(self.plan.ranges))}
-        # Shards change slots, so generations go on from the highest.
+        known = {slot: self._lease(slot) for slot in range(self._slots)}
+        # Shards change slots, so generations go on from the highest, of slots without a plan too.
         highest = max(record.generation for record in known.values())
         for slot, (start, count) in enumerate(new.ranges):
-            old = replace(known.get(slot) or self._lease(slot), generation=highest)
+            old = replace(known.get(slot) or LeaseRecord(), generation=highest)
             self.put(f"lease.{slot}", str(old.freed(new.epoch, start, count, new.total)))
+        for slot, old in known.items():
+            if slot >= len(new.ranges) and old.holder is not None:
+                left = old.freed(old.epoch, old.start, old.count, old.total)
+                self.put(f"lease.{slot}", str(left))
         self.put("plan", str(new))
         self.plan = new
         self._replanning = False
 
+    @property
+    def _slots(self) -> int:
+        """How many slots have a record, those that earlier plans left behind too."""
+        slots = len(self.plan.ranges)
+        while self.stream.last_of(f"{self._prefix}lease.{slots}"):
+            slots += 1
+        return slots
+
     def _lease(self, slot: int) -> LeaseRecord:
         seq = self.stream.last_of(f"{self._prefix}lease.{slot}")
-        return LeaseRecord.parse(self.stream.log[seq - 1].body) if seq else LeaseRecord()
+        return LeaseRecord.parse(self.stream.log[seq - 1].body)
 
     def put(self, key: str, value: str) -> None:
         """Write a record at once.

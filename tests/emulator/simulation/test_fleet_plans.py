@@ -72,6 +72,30 @@ def test_a_node_may_lose_nats_and_keep_the_gateway():
     assert all(rule.before_ns is not None and rule.after_ns < rule.before_ns for rule in cuts)
 
 
+def test_what_a_node_says_may_be_late_and_what_it_hears():
+    rules = [rule for seed in range(200) for rule in plan_of(seed).rules]
+    late = [rule for rule in rules if rule.action == "delay" and rule.match == "port:4222"]
+    late = [rule for rule in late if rule.p == 1]
+    assert {bool(rule.src) for rule in late} == {True, False}
+    # The last answers are late, and nothing comes behind them.
+    cuts = {(rule.dst, rule.after_ns) for rule in rules if rule.action == "drop" and rule.dst}
+    assert any((rule.dst, rule.before_ns) in cuts for rule in late)
+
+
+def test_plans_change_while_every_server_is_behind():
+    for seed in range(200):
+        events = plan_of(seed).events
+        behind = [event for event in events if event.name == "nats-behind"]
+        started = Counter(event.at_ns for event in behind if not event.argument.endswith(" 0"))
+        for at_ns in (at_ns for at_ns, servers in started.items() if servers == 3):
+            changes = [e.at_ns for e in events if e.name == "replan" and e.at_ns >= at_ns]
+            assert len(changes) >= 5
+            ends = [e.at_ns for e in behind if e.argument.endswith(" 0") and e.at_ns > at_ns]
+            assert len(ends) >= 3
+            return
+    raise AssertionError("no plan has it")
+
+
 def test_a_fleet_can_own_everything_although_a_node_is_missing():
     shapes = [shape_of(random.Random(seed)) for seed in range(100)]
     for shape in shapes:

@@ -42,6 +42,10 @@ class Court:
         record = LeaseRecord(node=node, boot=boot, **(start | fields))
         self.operator.put(f"lease.{slot}", str(record))
 
+    def run_operator(self) -> None:
+        while self.operator.busy:
+            self.events.run_next()
+
     def speak(self, who, shard: int, total: int = 4) -> None:
         self.judge.speaks(who, shard, total, "a word")
 
@@ -132,6 +136,25 @@ def test_an_operator_waits_until_nobody_can_speak():
     record = court.judge.grants[0].record
     assert (record.holder, record.generation, record.count) == (None, 1, 4)
     assert court.judge.plan == PlanRecord(epoch=2, total=4, ranges=cut(4, 1))
+
+
+def test_generations_go_on_above_slots_that_an_earlier_plan_left():
+    court = Court()
+    court.operator.replan(4, 1)
+    court.events.run_next()
+    # A claim that came behind the drain, of a slot that the plan does not have any more.
+    court.lease(1, A, generation=1, op=1)
+    court.operator.replan(4, 2)
+    court.run_operator()
+    assert court.events.now_ns >= 20_700 * NS_PER_MS
+    court.judge.follow()
+    grants = court.judge.grants
+    assert [grants[slot].record.generation for slot in range(2)] == [1, 1]
+    court.lease(1, A, generation=2, op=1, epoch=3)
+    court.operator.replan(4, 1)
+    court.run_operator()
+    court.judge.follow()
+    assert grants[1].record.holder is None
 
 
 @pytest.mark.parametrize("text", [
