@@ -26,6 +26,9 @@ _SECOND = "only the second profile's row moves, and a byte aside it says the sam
 _BEHIND_FIRST = "a byte behind the first profile's value stands what the second's says"
 _FIRST = "only the first profile has a random wait, and its row is the first"
 _NO_ACTION = "no profile gives 4015 or 4000 an action, and behind the last row stands a zero"
+_SECONDS = "seconds since 1970, and between two of them, are far below 2**63"
+_EQUAL = "the CMP of equal values has cleared CF"
+_MOVED = "the MOV before has cleared the upper half"
 
 # Layer by layer: routine -> mutant -> reason.
 SURVIVORS: dict[str, dict[str, str]] = {
@@ -63,6 +66,44 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "plan_obey": {
         "xor edi, edi -> nop #2": "EDI is zero since the first line",
+    },
+    # -- fleet
+    "clocks_compare": {
+        "jb base -> jl base": _SECONDS,
+        "jae frozen -> jge frozen": _SECONDS,
+        "jae base -> jge base": _SECONDS,
+    },
+    "leases_end": {
+        "jae endif_6 -> ja endif_6": "at no cycles late, both ways end with zero",
+    },
+    "rtc_glimpse": {
+        "clc -> nop": _EQUAL,
+    },
+    "held_grant": {
+        "mov eax, eax -> nop": _MOVED,
+    },
+    "lease_mirror": {
+        "jb out_3 -> jl out_3": _STATE,
+        "ja out_3 -> jg out_3": _STATE,
+    },
+    "plan_differs": {
+        "jae differs -> jge differs": "a plan has at most FLEET_SLOTS_MAX slots",
+        "clc -> nop": _EQUAL,
+    },
+    "node_put": {
+        "mov ecx, ecx -> nop": _MOVED,
+        "jc bad -> nop #2": "a word that cannot be read has no bytes, and no order is as short",
+        "clc -> nop": _EQUAL,
+        "clc -> nop #2": _EQUAL,
+    },
+    "move_put": {
+        "mov ecx, ecx -> nop": _MOVED,
+        "jc bad -> nop": "behind a format that does not end as a number no other number begins",
+        "ja bad -> jg bad": _LENGTH,
+    },
+    "orders_obey": {
+        "jb following -> jl following": _STATE,
+        "ja following -> jg following": _STATE,
     },
     # -- lifecycle
     "stop_open": {

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from toolchain.asm.routine import Routine
 
+FLEET = ("guard", "held", "judge", "orders")
+"""Modules of the fleet that decide which slots a node may run, and for how long."""
 SCORE_PERCENT = 95
 """What each layer must reach."""
 # Layer -> modules (with a dot at the end) or routines, by their full names.
@@ -23,16 +25,20 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "firmware.node.main.node_init",
         "firmware.node.main.slot_add",
     ),
+    "fleet": tuple(f"firmware.fleet.{name}." for name in FLEET),
 }
 RECORDED = (
     *("console", "lease", "lease_orders", "main", "moving", "plan"),
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""
+RECORDED_FLEET = ("guard", "held", "orders")
+"""Those of the fleet; `held` has the tests of `judge`, too."""
 TESTS = (
     "tests/firmware/shard",
     "tests/firmware/gateway",
     *(f"tests/firmware/node/test_{name}.py" for name in RECORDED),
+    *(f"tests/firmware/fleet/test_{name}.py" for name in RECORDED_FLEET),
 )
 """All calls count for all layers, so that the verdict on a routine never depends on the choice."""
 

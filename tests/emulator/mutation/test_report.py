@@ -6,6 +6,7 @@ from emulator import mutation_survivors
 from emulator.mutation import report, scope
 from emulator.mutation.report import Counts, report_of
 from emulator.mutation.scope import judged, layer_of
+from firmware.fleet.guard import leases_end
 from firmware.image import link_bios
 from firmware.node.lease import lease_tick
 from firmware.shard.backoff import schedule_backoff
@@ -137,6 +138,7 @@ def test_a_low_score_of_one_layer_is_a_problem_unless_restricted(reasons):
 def test_layers_are_those_that_the_promise_names():
     assert layer_of(schedule_backoff) == "lifecycle"
     assert layer_of(lease_tick) == "lease"
+    assert layer_of(leases_end) == "fleet"
     assert layer_of(tcp_send) == ""
     found = judged(p.thing for p in link_bios()[0].routines())
     layers = {layer_of(r) for r in found}

@@ -11,6 +11,7 @@ from firmware.layouts.fleet import (
     FLEET_VIEW,
     HELD_MAX,
     HeldPhase,
+    HeldSlot,
     Holder,
 )
 from firmware.layouts.node import CLOCK, CORE
@@ -93,7 +94,7 @@ def test_move_put(text, found):
     "text",
     [
         b"", b"1", b"1 7", b"1 7 ", b"2 7 n7", b"1 07 n7", b"1 4294967296 n7", b"1 x n7", b"1 -7 n7",
-        b"1 7 n7 ", b"1 7 n7 x", b"1 7 n.7", b"1 7 " + b"n" * 33, b"1 n7 7", b"1 7  n7", b"1 7 n7\n",
+        b"01 7 n7", b"1\t7 n7", b"1 7 n7 ", b"1 7 n7 x", b"1 7 n.7", b"1 7 " + b"n" * 33, b"1 n7 7", b"1 7  n7", b"1 7 n7\n",
     ],
 )  # fmt: skip
 def test_move_put_of_anything_else_asks_for_nothing(text):
@@ -179,6 +180,16 @@ def test_orders_obey_a_move_concerns_one_slot_and_a_drain_all():
     LAB.g(FLEET_VIEW).drained = 1
     LAB.call(orders_obey)
     assert {slot.phase for slot in held} == {HeldPhase.STOPPING}
+
+
+def test_orders_obey_looks_at_no_more_entries_than_there_are():
+    """What lies behind the last looks like one that runs."""
+    LAB.g(FLEET_VIEW).drained = 1
+    held = hold(HELD_MAX - 1)
+    behind = LAB.view(HeldSlot, held.address_ + HeldSlot.SIZE)
+    LAB.machine.write(behind.address_, LAB.machine.read(held.address_, HeldSlot.SIZE))
+    LAB.call(orders_obey)
+    assert (held.phase, behind.phase) == (HeldPhase.STOPPING, HeldPhase.RUNNING)
 
 
 @settings(max_examples=40, deadline=None)
