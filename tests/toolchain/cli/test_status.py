@@ -31,6 +31,7 @@ from toolchain.cli import diagnostics
 from toolchain.cli.diagnostics import NoAnswerError, ask
 from toolchain.cli.status import command, milliseconds
 
+PATIENCE_S = 60.0
 NODE = {
     "token_known": 1,
     "now": 10_000_000,
@@ -430,8 +431,10 @@ def test_not_more_questions_are_open_than_a_card_holds(monkeypatch):
         collect(node, until, batch, nonces, answers)
 
     monkeypatch.setattr(diagnostics, "_collect", record)
+    monkeypatch.setattr(diagnostics, "ROUND_S", PATIENCE_S)
     with FakeNode(NODE, [READY] * 256) as node:
-        assert [r["slot"] for r in ask("127.0.0.1", node.port)] == list(range(256))
+        found = ask("127.0.0.1", node.port, PATIENCE_S)
+    assert [reply["slot"] for reply in found] == list(range(256))
     assert batches == [1, *([32] * 7), 31]
 
 

@@ -27,7 +27,11 @@ standard error, results on standard output. Exit codes: 0 done, 1 failed (the me
 2 wrong usage.""",
 )
 def command() -> None:
-    """Look after the nodes that share a bot's shards over NATS."""
+    """Look after the nodes that share a bot's shards over NATS.
+
+    The plan cuts the shards of the bot into slots. A slot belongs to one node at a time, by a lease
+    that the node renews; when it does not, another node takes the slot and its sessions.
+    """
 
 
 for each in (

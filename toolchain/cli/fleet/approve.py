@@ -198,7 +198,11 @@ in that time whoever may log in to enrol can pass for it. Each identity is serve
     type=click.Path(dir_okay=False, path_type=Path),
     help=f"A file with the token; else {DEFAULT_TOKEN_ENV} is used.",
 )
-@click.option("--node-user", default="", help=f"Its password is read from {NODE_PASSWORD_ENV}.")
+@click.option(
+    "--node-user",
+    default="",
+    help=f"The user that a node gets with the token; its password: {NODE_PASSWORD_ENV}.",
+)
 @click.option(
     "--node-password-file",
     type=click.Path(dir_okay=False, path_type=Path),

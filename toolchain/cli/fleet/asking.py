@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 DRAIN_WAIT_S = 60.0
 
 
-@click.command("drain")
+@click.command(
+    "drain",
+    short_help="Take a node out of service, or back.",
+    epilog="""\b
+Examples:
+  shardfw fleet drain --bot b1 n7            before maintenance; returns when n7 holds nothing
+  shardfw fleet drain --bot b1 n7 --undo     after it""",
+)
 @click.argument("node", callback=check_name)
 @click.option("--undo", is_flag=True, help="Let it take slots again.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it holds nothing.")
@@ -54,7 +61,13 @@ async def drain_command(
         click.echo(f"{node} {'is asked to give back' if no_wait else 'gave back'}: {held}")
 
 
-@click.command("move")
+@click.command(
+    "move",
+    short_help="Give a slot to a certain node.",
+    epilog="""\b
+Examples:
+  shardfw fleet move --bot b1 3 n7           slot 3 goes to n7, with its sessions""",
+)
 @click.argument("slot", type=click.IntRange(0, FLEET_SLOTS_MAX - 1))
 @click.argument("node", callback=check_name)
 @json_option

@@ -114,19 +114,20 @@ def plan_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--slots",
             type=click.IntRange(1, FLEET_SLOTS_MAX),
-            help="Slots that share them evenly; a node holds as many as its [fleet] cap.",
+            help="Into how many slots they are cut evenly; a node holds up to its [fleet] cap.",
         ),
         click.option(
             "--range",
             "ranges",
             multiple=True,
             metavar="START+COUNT",
-            help="A slot; once for each, in order.",
+            help="A slot by its first shard and how many; once for each, in order.",
         ),
         click.option(
             "--max-concurrency",
             type=click.IntRange(1, PERMITS_MAX),
-            help="How many shards may identify in the same five seconds.  [default: as it is, or 1]",
+            help="How many shards the service lets identify in the same five seconds, over all nodes.  "
+            "[default: as it is, or 1]",
         ),
         click.option(
             "--duration-ms",

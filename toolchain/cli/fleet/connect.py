@@ -277,7 +277,12 @@ def _refusal(login: Login, heard: list[str], error: Exception) -> str:
 def login_options(function: F) -> F:
     """Add the options that say which fleet is meant and how to log in."""
     options = (
-        click.option("--bot", envvar=BOT_ENV, required=True, help=f"The bot.  [env: {BOT_ENV}]"),
+        click.option(
+            "--bot",
+            envvar=BOT_ENV,
+            required=True,
+            help=f"[fleet] bot of its nodes.  [env: {BOT_ENV}]",
+        ),
         click.option(
             "--server",
             "servers",
@@ -288,20 +293,25 @@ def login_options(function: F) -> F:
             f"{DEFAULT_URL}]",
         ),
         click.option(
-            "--user", envvar=USER_ENV, default="", help=f"Its password is read from {PASSWORD_ENV}."
+            "--user",
+            envvar=USER_ENV,
+            default="",
+            help=f"Your user; its password is read from {PASSWORD_ENV}.  [env: {USER_ENV}]",
         ),
         click.option(
             "--nkey-file",
             type=click.Path(dir_okay=False, path_type=Path),
-            help=f"A file with the seed, SU...; else {NKEY_ENV} is used.",
+            help=f"Or a file with your seed, SU...; else {NKEY_ENV} is used.",
         ),
         click.option(
             "--ca",
             envvar=CA_ENV,
             type=click.Path(dir_okay=False, path_type=Path),
-            help="PEM file of who vouches for the servers.",
+            help=f"PEM file of who vouches for the servers.  [env: {CA_ENV}]",
         ),
-        click.option("--handshake-first", is_flag=True, help="TLS begins before INFO."),
+        click.option(
+            "--handshake-first", is_flag=True, help="The servers have handshake_first: true."
+        ),
     )
     for option in reversed(options):
         function = option(function)

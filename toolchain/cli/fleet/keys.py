@@ -15,7 +15,13 @@ from toolchain.config.nkey import nkey_of, seed_text
 KEY_BYTES = 32
 
 
-@click.command("nkey")
+@click.command(
+    "nkey",
+    short_help="Make a key with which a node or you log in.",
+    epilog="""\b
+Examples:
+  shardfw fleet nkey n7.nk                   seed in the file, public key U... on standard output""",
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @json_option
 def nkey(*, file: Path, as_json: bool) -> None:

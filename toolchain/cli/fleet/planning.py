@@ -47,7 +47,15 @@ def _print_findings(findings: list[Finding]) -> None:
         )
 
 
-@click.command("init")
+@click.command(
+    "init",
+    short_help="Make the streams, the plan and the records of a fleet.",
+    epilog="""\b
+Examples:
+  shardfw fleet init --bot b1 --total 16 --slots 4 --new    the first time
+  shardfw fleet init --bot b1                               write what is missing
+  shardfw fleet init --bot b1 --check --monitor http://n1.lan:8222""",
+)
 @plan_options
 @click.option(
     "--budget",
@@ -56,7 +64,11 @@ def _print_findings(findings: list[Finding]) -> None:
     type=click.IntRange(0, 1_000_000),
     help="Session starts that the service allows in 24 hours.",
 )
-@click.option("--replicas", type=click.IntRange(1, 5), help="Copies.  [default: 3 in a cluster]")
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 5),
+    help="Copies of each stream.  [default: 3 in a cluster, else 1]",
+)
 @click.option(
     "--event-mib",
     default=EVENT_BYTES // MIB,
@@ -69,14 +81,14 @@ def _print_findings(findings: list[Finding]) -> None:
     "monitors",
     multiple=True,
     metavar="URL",
-    help="HTTP monitoring of a server, to check that it syncs; once for each.",
+    help="A server's HTTP monitoring, to check its sync_interval; once for each server.",
 )
-@click.option("--new", is_flag=True, help="No node of this bot ever ran: wait for no lease.")
+@click.option("--new", is_flag=True, help="No node of this bot ever ran, so wait for no lease.")
 @click.option(
     "--generation",
     default=0,
     type=click.IntRange(0, 2**31),
-    help="First generation, above all that readers of events saw, after the records were lost.",
+    help="After all records were lost: a generation above those that readers of events saw.",
 )
 @click.option("--check", is_flag=True, help="Look at servers and streams, change nothing.")
 @json_option
@@ -198,7 +210,16 @@ def _sentence(plan: Plan) -> str:
     return sentence(plan_report(plan))
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    short_help="Show the plan, or change it.",
+    epilog="""\b
+Examples:
+  shardfw fleet plan --bot b1                               how the shards are cut into slots
+  shardfw fleet plan --bot b1 --slots 8                     smaller slots; every session goes on
+  shardfw fleet plan --bot b1 --total 32 --slots 8          more shards; every session begins anew
+  shardfw fleet plan --bot b1 --same                        end a change that was interrupted""",
+)
 @plan_options
 @click.option("--same", is_flag=True, help="End a change that was interrupted; keep the plan.")
 @click.option(
@@ -222,7 +243,8 @@ async def plan_command(
 ) -> None:
     """Show the plan, or change it: all slots are given back first, then cut anew.
 
-    Sessions go on: whoever gets a shard resumes it. A node that died without a word is waited out,
+    With the same total sessions go on: whoever gets a shard resumes it. With another one all begin
+    anew, because a session belongs to a total. A node that died without a word is waited out,
     about 21 s. Two operators at once: one plan wins, the other command fails and says so.
     """
 

@@ -24,8 +24,15 @@ def _json(report: object) -> None:
     click.echo(json.dumps(report))
 
 
-@click.command("status")
-@click.option("--watch", is_flag=True, help="Go on until Ctrl-C.")
+@click.command(
+    "status",
+    short_help="Show who has which slot, and how far its shards are.",
+    epilog="""\b
+Examples:
+  shardfw fleet status --bot b1              once
+  shardfw fleet status --bot b1 --watch      as it changes""",
+)
+@click.option("--watch", is_flag=True, help="Show it again with each change, until Ctrl-C.")
 @json_option
 @fleet_command
 async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
@@ -61,7 +68,15 @@ async def status(fleet: Fleet, *, watch: bool, as_json: bool) -> None:
     await viewed(fleet, work)
 
 
-@click.command("tail")
+@click.command(
+    "tail",
+    short_help="Print the events of the shards as they come.",
+    epilog="""\b
+Examples:
+  shardfw fleet tail --bot b1                                    everything
+  shardfw fleet tail --bot b1 --shard 3 --type MESSAGE_CREATE    messages of one shard
+  shardfw fleet tail --bot b1 --json | jq 'select(.notice)'      what may be missing""",
+)
 @click.option("--shard", type=click.IntRange(0, TOTAL_MAX - 1), help="This shard only.")
 @click.option(
     "--type",
