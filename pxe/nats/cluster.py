@@ -99,19 +99,22 @@ class NatsCluster:
                 raise outcome
         await self.settled()
 
-    async def settled(self) -> None:
+    async def settled(self, seconds: float = LEADER_SECONDS) -> None:
         """Wait until every server that runs is healthy and all know one leader.
+
+        Args:
+            seconds: How long. One that was cut off needs a while to catch up.
 
         Raises:
             NodeError: That did not come.
         """
         try:
-            async with asyncio.timeout(LEADER_SECONDS):
+            async with asyncio.timeout(seconds):
                 while not await self._is_settled():
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             logs = "\n".join(server.log for server in self.servers)
-            raise NodeError(f"the cluster has no leader after {LEADER_SECONDS} s: {logs}") from None
+            raise NodeError(f"the cluster is not settled after {seconds} s: {logs}") from None
 
     async def _is_settled(self) -> bool:
         leaders = set()

@@ -11,6 +11,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+import nats.errors
+import nats.js.errors
+
 from pxe.dnsmasq import BootServer, Dnsmasq
 from pxe.gateway.certificates import make_chain
 from pxe.gateway.load import LoadOptions
@@ -21,9 +24,9 @@ from pxe.segment import HOST_ADDRESS
 from tests.support.fleet_cli import BOT, fleet
 from tests.support.site import quiet
 from toolchain.cli import images
-from toolchain.cli.fleet.change import LEASE, leases
-from toolchain.cli.fleet.connect import CA_ENV, STREAM, USER_ENV, Login, connected
-from toolchain.cli.fleet.watch import View
+from toolchain.cli.fleet.change import LEASE
+from toolchain.cli.fleet.connect import CA_ENV, EVENTS, STREAM, USER_ENV, Login, connected
+from toolchain.cli.fleet.records import Lease
 from toolchain.cli.fleet_events import EventAccount, follow
 from toolchain.cli.run_config import LOCAL_CA, with_lines
 from toolchain.config import load_config
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from pxe.hosts import Hosts
     from pxe.nats import NatsServer
     from pxe.segment import Segment
-    from toolchain.cli.fleet.records import Lease
 
 NODES, SHARDS, SLOTS, CAP = 3, 12, 6, 3
 """Two nodes together have room for all."""
@@ -51,7 +53,8 @@ MAC = "52:54:00:c1:05:{:02x}"
 ROUTE_PORT = 6222
 PATIENCE_S = 240.0
 """Longest wait for anything here; a loaded machine of two cores needs a fraction of it."""
-POLL_S, PUMP_S = 0.05, 0.1
+POLL_S = 0.05
+ANSWER_S = 2
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,6 @@ class FleetCluster:
         hosts: Where the servers run.
         cluster: The servers.
         gateway: The gateway.
-        view: All records.
         nodes: Name in the fleet to node.
         addresses: Name in the fleet to IPv4 address.
         account: What the gateway published and a reader got.
@@ -95,6 +97,7 @@ class FleetCluster:
         self.nodes: dict[str, Node] = {}
         self.addresses: dict[str, str] = {}
         self.account = EventAccount()
+        self._leases: dict[int, tuple[Lease, int]] = {}
         self._segment, self._folder = segment, folder
         self._stack = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,19 +144,17 @@ class FleetCluster:
         (self._folder / "ca.pem").write_bytes(self._chain.root)
         cut = ["--total", str(SHARDS), "--slots", str(SLOTS), "--max-concurrency", str(SHARDS)]
         await self.ask("init", *cut, "--new")
-        login = Login(
-            tuple(self.cluster.urls),
-            OPERATOR,
-            self._passwords[OPERATOR],
-            ca=self._folder / "ca.pem",
-        )
-        watching = await self._stack.enter_async_context(connected(login, BOT))
-        reading = await self._stack.enter_async_context(connected(login, BOT))
-        self.view = View(watching)
-        await self.view.sync()
-        self._beside(self._pump())
+        watching = await self._stack.enter_async_context(connected(self._login, BOT))
+        reading = await self._stack.enter_async_context(connected(self._login, BOT))
+        self._fleet = watching
+        self._beside(self._poll())
         self._beside(follow(reading, self.account))
         await self._boot()
+
+    @property
+    def _login(self) -> Login:
+        ca, password = self._folder / "ca.pem", self._passwords[OPERATOR]
+        return Login(tuple(self.cluster.urls), OPERATOR, password, ca=ca)
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work until the end; `until` raises what it raises."""
@@ -166,9 +167,24 @@ class FleetCluster:
 
         self._stack.push_async_callback(stop)
 
-    async def _pump(self) -> None:
+    async def _poll(self) -> None:
+        """Ask the leader for every lease, again and again.
+
+        A watch would not do: on a server that lost the others it goes on, and shows what is past.
+        """
+        client = self._fleet.client
+        stream = client.jetstream(timeout=ANSWER_S)
         while True:
-            await self.view.pump(PUMP_S)
+            for slot in range(SLOTS):
+                try:
+                    found = await stream.get_last_msg(STREAM, f"$KV.shardfw.{BOT}.{LEASE}{slot}")
+                except (nats.errors.Error, TimeoutError):
+                    await client.force_reconnect()
+                    continue
+                finally:
+                    await asyncio.sleep(POLL_S / SLOTS)
+                value = (found.data or b"").decode()
+                self._leases[slot] = Lease.parse(value), found.seq or 0
 
     def _image(self) -> Path:
         """Write the one image that all nodes boot: each takes its name from its card."""
@@ -235,7 +251,7 @@ class FleetCluster:
 
     def held(self) -> dict[int, Lease]:
         """Return the leases that are held, by slot."""
-        return {slot: lease for slot, lease in leases(self.view).items() if lease.held}
+        return {slot: lease for slot, (lease, _) in sorted(self._leases.items()) if lease.held}
 
     def slots_of(self, name: str) -> list[int]:
         """Return the slots that a node holds."""
@@ -255,19 +271,12 @@ class FleetCluster:
         tenures = self.gateway.core.ownership.tenures(shard)
         return tenures[-1].peer.partition(":")[0] if tenures else ""
 
-    def revisions(self) -> dict[int, int]:
-        """Return the revision of every lease that the watch shows now."""
-        records = self.view.records
-        keys = ((slot, f"{LEASE}{slot}") for slot in range(SLOTS))
-        return {slot: records[key].revision for slot, key in keys if key in records}
-
     async def renewed(self) -> None:
         """Wait until every lease was written again: the store takes what it is given."""
-        before = self.revisions()
+        before = {slot: revision for slot, (_, revision) in self._leases.items()}
 
         def all_newer() -> bool:
-            now = self.revisions()
-            return len(now) == SLOTS and all(now[slot] > before.get(slot, 0) for slot in now)
+            return all(revision > before[slot] for slot, (_, revision) in self._leases.items())
 
         await self.until(all_newer, "every lease renewed")
 
@@ -284,6 +293,19 @@ class FleetCluster:
     async def leader(self, *, without: NatsServer | None = None) -> NatsServer:
         """Return the server that leads the records."""
         return await self.cluster.leader_of(STREAM, without=without)
+
+    async def leader_of_both(self) -> NatsServer:
+        """Let the leader of the records lead the events, too, once all three are well; return it."""
+        await self.cluster.settled(PATIENCE_S)
+        leader = await self.leader()
+        wish = json.dumps({"placement": {"preferred": leader.name}}).encode()
+        while await self.cluster.leader_of(EVENTS) is not leader:
+            with contextlib.suppress(
+                nats.js.errors.APIError
+            ):  # it is no replica that is up to date yet
+                await self._fleet.api(f"STREAM.LEADER.STEPDOWN.{EVENTS}", wish)
+            await asyncio.sleep(POLL_S)
+        return leader
 
     @contextlib.asynccontextmanager
     async def judged(self) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 from dataclasses import asdict
@@ -15,6 +16,8 @@ from tests.support.fleet_cluster import NODES, SHARDS, SLOTS, FleetCluster
 pytestmark = [
     pytest.mark.system,
     pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root: run the tests as root"),
+    # nats-py leaves open what it could not use: a paused server's kernel takes connections.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 SERVERS = 3
 
@@ -41,6 +44,7 @@ def running(tmp_path_factory):
             yield Running(runner, site)
         finally:
             runner.run(site.__aexit__(None, None, None))
+            gc.collect()
 
 
 @contextlib.asynccontextmanager
@@ -108,9 +112,8 @@ def test_a_planned_hand_over_loses_nothing_and_doubles_nothing(running, record_p
 def test_the_fleet_outlives_a_leader_that_is(running, record_property, fault):
     async def scenario(site):
         async with site.judged() as found:
-            async with fault(site, await site.leader()):
+            async with fault(site, await site.leader_of_both()):
                 await site.renewed()
-            await site.cluster.settled()
             await site.renewed()
         return found[0]
 
