@@ -11,17 +11,17 @@ from firmware.events.assembly import (
     assembly_free,
     assembly_leave,
 )
-from firmware.events.outbox import COMPUTED, outbox_publish, outbox_room, put_token
+from firmware.events.outbox import COMPUTED, outbox_publish, outbox_room
+from firmware.events.stub import OVERSIZE, publish_stub
 from firmware.failure import shard_fail
 from firmware.layouts.bus import BUS, DATA, BusLink
 from firmware.layouts.events import PUBLISH_OVERDUE, EventStream, Stuck
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayContext, GatewayState
-from firmware.layouts.log import PUBLISH_OVERSIZE, PUBLISH_STUCK
+from firmware.layouts.log import PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.outbox import (
     ACK_TIMEOUT_MS,
     HEAD_MAX,
-    NAME_OVERSIZE,
     NAME_UNKNOWN,
     OUTBOX,
     STALL_MS,
@@ -30,10 +30,8 @@ from firmware.layouts.outbox import (
     Outbox,
 )
 from firmware.layouts.shard import End, ShardContext, ShardFlag
-from firmware.layouts.text import TEXT_OUT
 from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
 from firmware.log import log, log_write
-from firmware.text import put, put_decimal
 from toolchain.asm import (
     BE,
     CF,
@@ -46,7 +44,6 @@ from toolchain.asm import (
     R8D,
     R9D,
     R12,
-    R12D,
     R13,
     R13D,
     R14,
@@ -56,7 +53,6 @@ from toolchain.asm import (
     RAX,
     RBX,
     RCX,
-    RDI,
     RDX,
     RSI,
     A,
@@ -70,7 +66,6 @@ from toolchain.asm import (
     Reg64,
     Z,
     mem8,
-    mem16,
     routine,
 )
 from toolchain.layout.data import constant
@@ -78,11 +73,6 @@ from toolchain.layout.data import constant
 UNKNOWN = constant(
     "publish_unknown", NAME_UNKNOWN, "the type of a dispatch whose name does not fit"
 )
-OVERSIZE = constant("publish_oversize", NAME_OVERSIZE, "the type of a stub")
-STUB_SIZE = constant("publish_stub_size", b'{"t":"SHARDFW_OVERSIZE","size":', "a stub begins")
-STUB_SEQUENCE = constant("publish_stub_sequence", b',"s":', "the dispatch that it stands for")
-STUB_TYPE = constant("publish_stub_type", b',"type":"', "its type as a token")
-STUB_END = int.from_bytes(b'"}', "little")
 OUT = OUTBOX.it
 
 
@@ -207,48 +197,6 @@ def publish_part(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, first:
     a.mov(ECX, R13D)
     a.call(assembly_add)
     a.place(none)
-    a.ret()
-
-
-@routine(
-    inputs=[
-        In(ECX, int, "bytes of a dispatch that is too large"),
-        In(R8D, int, "its sequence"),
-        In(RDX, int, "its name"),
-        In(R9D, int, "bytes of the name, at least one"),
-    ],
-    outputs=[Out(RSI, "the stub"), Out(ECX, "its bytes")],
-    clobbers=CALLER_SAVED,
-    writes=[Outbox.stub, Outbox.oversize, TEXT_OUT],
-    calls=[put_decimal, put_token, log_write],
-    saves=[R12, R13, R14, R15],
-    source="firmware/docs/events.md#oversize",
-)
-def publish_stub(a: Asm, length: Reg32, sequence: Reg32, name: Reg64, name_len: Reg32) -> None:
-    """Write what is published in place of a dispatch that neither node nor server can hold."""
-    a.mov(R12D, length)
-    a.mov(R13D, sequence)
-    a.mov(R14, name)
-    a.mov(R15D, name_len)
-    a.inc(OUT.oversize)
-    a.mov(EDX, R12D)
-    a.mov(ECX, R13D)
-    log(a, PUBLISH_OVERSIZE)
-    a.lea(RDI, OUT.stub.address)
-    put(a, STUB_SIZE)
-    a.mov(EAX, R12D)
-    a.call(put_decimal)
-    put(a, STUB_SEQUENCE)
-    a.mov(EAX, R13D)
-    a.call(put_decimal)
-    put(a, STUB_TYPE)
-    a.mov(RDX, R14)
-    a.mov(ECX, R15D)
-    a.call(put_token)
-    a.mov(mem16(RDI, ref=TEXT_OUT), STUB_END)
-    a.lea(RSI, OUT.stub.address)
-    a.lea(RCX, mem8(RDI, 2, ref=COMPUTED))
-    a.sub(RCX, RSI)
     a.ret()
 
 

@@ -14,8 +14,6 @@ from firmware.layouts.clock import (
 from firmware.layouts.fleet import (
     CLOCK_RATE_PERCENT,
     FLEET,
-    FLEET_EXPIRED,
-    FLEET_FROZEN,
     FROZEN_MS,
     RTC_LEAP_S,
     RTC_LOOK_MS,
@@ -26,6 +24,7 @@ from firmware.layouts.fleet import (
     HeldSlot,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.fleet_sites import FLEET_EXPIRED, FLEET_FROZEN
 from firmware.layouts.log import FLEET_EXPIRED as SAID_EXPIRED
 from firmware.layouts.log import FLEET_FROZEN as SAID_FROZEN
 from firmware.layouts.node import CLOCK, Clock

@@ -13,11 +13,6 @@ from firmware.fleet.held import (
 )
 from firmware.layouts.fleet import (
     FLEET,
-    FLEET_ASKED,
-    FLEET_DRAIN,
-    FLEET_LATE,
-    FLEET_LOST,
-    FLEET_REPLANNED,
     FLEET_VIEW,
     Fleet,
     HeldPhase,
@@ -28,6 +23,13 @@ from firmware.layouts.fleet import (
     SlotState,
     SlotView,
     WatchState,
+)
+from firmware.layouts.fleet_sites import (
+    FLEET_ASKED,
+    FLEET_DRAIN,
+    FLEET_LATE,
+    FLEET_LOST,
+    FLEET_REPLANNED,
 )
 from firmware.layouts.log import (
     FLEET_FORGOTTEN,

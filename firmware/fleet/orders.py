@@ -8,7 +8,6 @@ from firmware.layouts.bus import BUS, BUS_IN, Bus, BusMessage
 from firmware.layouts.fleet import (
     AVOID_MS,
     FLEET,
-    FLEET_ASKED,
     FLEET_VIEW,
     Fleet,
     FleetView,
@@ -18,6 +17,7 @@ from firmware.layouts.fleet import (
     SlotView,
 )
 from firmware.layouts.fleet_config import NAME_MAX
+from firmware.layouts.fleet_sites import FLEET_ASKED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from toolchain.asm import (
     AL,

@@ -3,16 +3,14 @@
 from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
 from firmware.fleet.cas import cas_send, control
-from firmware.fleet.claim import op_send
 from firmware.fleet.held import each_held, name_slot
+from firmware.fleet.operation import op_send
 from firmware.fleet.texts import lease_text
 from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import (
     CLAIM_ANSWER_MS,
     FLEET,
-    FLEET_UNANSWERED,
-    FLEET_UNCONFIRMED,
     HELD_MAX,
     LOOK_MS,
     MOVE_MS,
@@ -22,6 +20,7 @@ from firmware.layouts.fleet import (
     HeldPhase,
     HeldSlot,
 )
+from firmware.layouts.fleet_sites import FLEET_UNANSWERED, FLEET_UNCONFIRMED
 from firmware.layouts.log import FLEET_FORGOTTEN, FLEET_RELEASED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.log import log, log_write

@@ -8,7 +8,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.fleet.answer import answer_read
 from firmware.fleet.budget import TICKET_SHIFT, budget_pay, ticket_of
 from firmware.fleet.cas import cas_send
-from firmware.fleet.claim import jitter
+from firmware.fleet.operation import jitter
 from firmware.fleet.texts import FORMAT, TICKET, key_begin, key_end, put_holder, value_end
 from firmware.layouts.fleet import (
     CLOCK_RATE_PERCENT,

@@ -7,6 +7,7 @@ from firmware.fleet.answer import lease_answered
 from firmware.fleet.budget import budget_answered, budget_restate
 from firmware.fleet.cas import control
 from firmware.fleet.claim import claims_tick
+from firmware.fleet.delivery import watch_heard
 from firmware.fleet.enrol import enrol_begin, enrol_tick
 from firmware.fleet.enrol_grant import enrol_input
 from firmware.fleet.held import lease_mirror
@@ -14,7 +15,7 @@ from firmware.fleet.orders import orders_obey
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
 from firmware.fleet.ticket import ticket_answered
-from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
+from firmware.fleet.watch import watch_answered, watch_begin, watch_check
 from firmware.layouts.bus import BUS_IN, INBOX_SID, BusLink, BusMessage
 from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, Enrol, EnrolState

@@ -12,9 +12,9 @@ from firmware.layouts.bus import LinkName
 from firmware.layouts.enrol import REASONS as ENROL_REASONS
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.events import Stuck
-from firmware.layouts.fleet import REASONS as FLEET_REASONS
 from firmware.layouts.fleet import PlanMode, RecordKind, SlotState, WatchState
 from firmware.layouts.fleet_config import BusAuth
+from firmware.layouts.fleet_sites import REASONS as FLEET_REASONS
 from firmware.layouts.gateway import GatewayContext, UrlFault
 from firmware.layouts.handover import HandoverProblem
 from firmware.layouts.json import T_MAX, JsonField, JsonParser

@@ -10,16 +10,8 @@ from firmware.fleet.guard import fleet_look
 from firmware.fleet.held import held_stop, lease_mirror
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_NO_ROWS,
-    FLEET_VIEW,
-    HELD_MAX,
-    Fleet,
-    HeldPhase,
-    HeldSlot,
-    PlanView,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, Fleet, HeldPhase, HeldSlot, PlanView
+from firmware.layouts.fleet_sites import FLEET_NO_ROWS
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
 from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE, Clock, CoreState, Plan, Slot, core

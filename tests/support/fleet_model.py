@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from emulator.models.fleet.answer import lease_answered
 from emulator.models.fleet.budget import budget_answered
 from emulator.models.fleet.claim import claims_tick
+from emulator.models.fleet.delivery import watch_heard
 from emulator.models.fleet.guard import leases_end
 from emulator.models.fleet.held import lease_mirror
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.ticket import ticket_answered, ticket_spend, ticket_take
 from emulator.models.fleet.turn import fleet_setup
-from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
+from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
-from firmware.layouts.fleet import FLEET, FLEET_EXPIRED, FLEET_OUT, HELD_MAX, HeldPhase
+from firmware.layouts.fleet import FLEET, FLEET_OUT, HELD_MAX, HeldPhase
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_sites import FLEET_EXPIRED
 from firmware.layouts.log import LEVEL_SILENT, LOG
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import emulator.models.fleet.budget as budget_model
 import emulator.models.fleet.claim as claim_model
+import emulator.models.fleet.operation as operation_model
 import emulator.models.fleet.renew as renew_model
 import emulator.models.fleet.ticket as ticket_model
 from emulator.models.fleet.spans import wait_span
@@ -250,18 +251,19 @@ class _Patched:
 
     def __init__(self, fleet: FleetWorld, node: Node) -> None:
         self._new: list[tuple[Any, str, Any]] = [
-            (claim_model, "cas_send", node.swap),
+            (operation_model, "cas_send", node.swap),
             (renew_model, "cas_send", node.swap),
             (ticket_model, "cas_send", node.swap),
             (budget_model, "cas_send", node.swap),
             (ticket_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
             (renew_model, "bus_fail", lambda *_: node.drop()),
             (claim_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
+            (operation_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
         ]
         if fleet.unsafe("half the wait"):
             self._new.append((claim_model, "wait_span", lambda w, ms: wait_span(w, ms) // 2))
         if fleet.unsafe("time after the send"):
-            send = claim_model.op_send
+            send = operation_model.op_send
             late = functools.partial(_time_after, send)
             self._new += [(claim_model, "op_send", late), (renew_model, "op_send", late)]
         self._old: list[tuple[Any, str, Any]] = []

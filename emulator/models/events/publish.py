@@ -7,14 +7,16 @@ from emulator.models.events.assembly import (
     assembly_free,
     assembly_leave,
 )
-from emulator.models.events.outbox import outbox_publish, outbox_room, put_token, say
+from emulator.models.events.outbox import outbox_publish, outbox_room
+from emulator.models.events.stub import publish_stub
 from emulator.models.failure import shard_fail
 from emulator.models.log import log
-from firmware.events.publish import OVERSIZE, UNKNOWN
+from firmware.events.publish import UNKNOWN
+from firmware.events.stub import OVERSIZE
 from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
-from firmware.layouts.log import PUBLISH_OVERSIZE, PUBLISH_STUCK
+from firmware.layouts.log import PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.outbox import (
     ACK_TIMEOUT_MS,
@@ -78,19 +80,6 @@ def publish_part(w: World, shard: int, part: int, length: int, first: int) -> No
         if none:
             return
     assembly_add(w, buffer, part, length)
-
-
-@model
-def publish_stub(w: World, length: int, sequence: int, name: int, name_len: int) -> tuple[int, int]:
-    """How large it was, which one, of which type."""
-    box = w.g(OUTBOX)
-    box.oversize += 1
-    log(w, PUBLISH_OVERSIZE, None, length, sequence)
-    at = box.offset_of("stub")
-    texts = (b'{"t":"SHARDFW_OVERSIZE","size":', length, b',"s":', sequence, b',"type":"')
-    end = put_token(w, say(w, at, *texts), name, name_len)
-    w.write(end, b'"}')
-    return at, end + 2 - at
 
 
 @model

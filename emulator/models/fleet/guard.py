@@ -5,13 +5,9 @@ from emulator.models.cpu.rtc import rtc_unix
 from emulator.models.fleet.held import OWNED, entries, lease_mirror
 from emulator.models.log import log_write
 from firmware.layouts.clock import RTC_REGISTERS, RTC_UPDATING
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_EXPIRED,
-    FLEET_FROZEN,
-    HeldPhase,
-)
+from firmware.layouts.fleet import FLEET, HeldPhase
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_sites import FLEET_EXPIRED, FLEET_FROZEN
 from firmware.layouts.log import FLEET_EXPIRED as SAID_EXPIRED
 from firmware.layouts.log import FLEET_FROZEN as SAID_FROZEN
 from firmware.layouts.node import CLOCK

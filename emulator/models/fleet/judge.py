@@ -5,17 +5,19 @@ from emulator.models.fleet.held import entries, held_find, held_grant, held_stop
 from emulator.models.log import log_write
 from firmware.layouts.fleet import (
     FLEET,
-    FLEET_ASKED,
-    FLEET_DRAIN,
-    FLEET_LATE,
-    FLEET_LOST,
-    FLEET_REPLANNED,
     FLEET_VIEW,
     HeldPhase,
     HeldSlot,
     PlanMode,
     SlotState,
     WatchState,
+)
+from firmware.layouts.fleet_sites import (
+    FLEET_ASKED,
+    FLEET_DRAIN,
+    FLEET_LATE,
+    FLEET_LOST,
+    FLEET_REPLANNED,
 )
 from firmware.layouts.log import FLEET_FORGOTTEN, FLEET_RELEASED, FLEET_STARTED
 from firmware.layouts.log import FLEET_LOST as SAID_LOST

@@ -5,15 +5,8 @@ from emulator.models.fleet.held import entries, held_stop
 from emulator.models.fleet.records import NAME, Text
 from emulator.models.fleet.tokens import text_differs
 from firmware.layouts.bus import BUS, BUS_IN
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_ASKED,
-    FLEET_VIEW,
-    HeldPhase,
-    HeldSlot,
-    Holder,
-    SlotView,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HeldPhase, HeldSlot, Holder, SlotView
+from firmware.layouts.fleet_sites import FLEET_ASKED
 from firmware.layouts.node import CLOCK, CORE
 
 

@@ -3,19 +3,14 @@
 from emulator.effects import World, model
 from emulator.models.bus.link import bus_fail
 from emulator.models.fleet.cas import cas_send, control
-from emulator.models.fleet.claim import op_send
 from emulator.models.fleet.held import OWNED, entries
+from emulator.models.fleet.operation import op_send
 from emulator.models.fleet.texts import lease_text
 from emulator.models.log import log_write
 from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.clock import NEVER
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_UNANSWERED,
-    FLEET_UNCONFIRMED,
-    HeldPhase,
-    HeldSlot,
-)
+from firmware.layouts.fleet import FLEET, HeldPhase, HeldSlot
+from firmware.layouts.fleet_sites import FLEET_UNANSWERED, FLEET_UNCONFIRMED
 from firmware.layouts.log import FLEET_FORGOTTEN, FLEET_RELEASED
 from firmware.layouts.node import CLOCK, CORE
 

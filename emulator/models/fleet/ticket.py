@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.fleet.answer import answer_read
 from emulator.models.fleet.budget import budget_pay, ticket_at, ticket_of, tickets
 from emulator.models.fleet.cas import cas_send
-from emulator.models.fleet.claim import jitter
+from emulator.models.fleet.operation import jitter
 from emulator.models.fleet.texts import Value, set_key
 from emulator.models.log import log_write
 from firmware.layouts.fleet import (

@@ -7,6 +7,7 @@ from emulator.models.fleet.answer import lease_answered
 from emulator.models.fleet.budget import budget_answered, budget_restate
 from emulator.models.fleet.cas import control
 from emulator.models.fleet.claim import claims_tick
+from emulator.models.fleet.delivery import watch_heard
 from emulator.models.fleet.enrol import enrol_begin, enrol_tick
 from emulator.models.fleet.enrol_grant import enrol_input
 from emulator.models.fleet.held import lease_mirror
@@ -14,7 +15,7 @@ from emulator.models.fleet.orders import orders_obey
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
 from emulator.models.fleet.ticket import ticket_answered
-from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check, watch_heard
+from emulator.models.fleet.watch import watch_answered, watch_begin, watch_check
 from firmware.layouts.bus import BUS_IN, INBOX_SID
 from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState

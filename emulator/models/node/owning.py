@@ -13,14 +13,8 @@ from emulator.models.node.slots import slot_wake
 from emulator.models.shard.lose import shard_hold
 from emulator.models.shard.renew import shard_renew
 from firmware.layouts.commands import COMMANDS
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_NO_ROWS,
-    FLEET_VIEW,
-    HELD_MAX,
-    HeldPhase,
-    HeldSlot,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase, HeldSlot
+from firmware.layouts.fleet_sites import FLEET_NO_ROWS
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
 from firmware.layouts.node import CLOCK, CORE, PLAN, SLOT_ACTIVE

@@ -4,14 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.events.send import (
-    events_abort,
-    events_begin,
-    events_end,
-    events_notice,
-    events_part,
-    events_room,
-)
+from firmware.events.datagram import events_room
+from firmware.events.send import events_abort, events_begin, events_end, events_notice, events_part
 from firmware.layouts.events import EVENT_BODY_MAX, EventStream, Notice, Verdict
 from firmware.layouts.json import JsonField
 from firmware.layouts.log import LOG

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.fleet.cas import cas_send
-from firmware.fleet.claim import claim_slot, claim_time, claims_tick, jitter, op_send
+from firmware.fleet.claim import claim_slot, claim_time, claims_tick
+from firmware.fleet.operation import jitter, op_send
 from firmware.layouts.bus import LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import (

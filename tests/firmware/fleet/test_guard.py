@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.fleet.guard import clocks_compare, fleet_guard, fleet_look, leases_end, rtc_glimpse
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_EXPIRED,
-    FLEET_FROZEN,
-    HELD_MAX,
-    HIDDEN_MS,
-    HeldPhase,
-)
+from firmware.layouts.fleet import FLEET, HELD_MAX, HIDDEN_MS, HeldPhase
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_sites import FLEET_EXPIRED, FLEET_FROZEN
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from tests.support.fleet import name_node, set_fields
 from tests.support.lab import Lab

@@ -8,11 +8,6 @@ from firmware.fleet.held import held_find, held_grant, held_stop, lease_mirror, 
 from firmware.fleet.judge import held_judge, held_judge_all, held_seen, plan_differs
 from firmware.layouts.fleet import (
     FLEET,
-    FLEET_ASKED,
-    FLEET_DRAIN,
-    FLEET_LATE,
-    FLEET_LOST,
-    FLEET_REPLANNED,
     FLEET_VIEW,
     HELD_MAX,
     OPS_MAX,
@@ -22,6 +17,13 @@ from firmware.layouts.fleet import (
     PlanMode,
     SlotState,
     WatchState,
+)
+from firmware.layouts.fleet_sites import (
+    FLEET_ASKED,
+    FLEET_DRAIN,
+    FLEET_LATE,
+    FLEET_LOST,
+    FLEET_REPLANNED,
 )
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from tests.support.fleet import name_node, set_fields

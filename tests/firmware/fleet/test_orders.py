@@ -5,15 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmware.fleet.orders import move_put, move_wish, node_put, orders_obey, slot_yield
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_ASKED,
-    FLEET_VIEW,
-    HELD_MAX,
-    HeldPhase,
-    HeldSlot,
-    Holder,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase, HeldSlot, Holder
+from firmware.layouts.fleet_sites import FLEET_ASKED
 from firmware.layouts.node import CLOCK, CORE
 from tests.support.fleet import name_node, set_fields, take_in_hand
 from tests.support.lab import Lab

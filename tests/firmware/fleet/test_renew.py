@@ -14,14 +14,9 @@ from firmware.fleet.renew import (
 )
 from firmware.layouts.bus import LinkState
 from firmware.layouts.clock import NEVER
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_UNANSWERED,
-    HELD_MAX,
-    HeldPhase,
-    HeldSlot,
-)
+from firmware.layouts.fleet import FLEET, HELD_MAX, HeldPhase, HeldSlot
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_sites import FLEET_UNANSWERED
 from firmware.layouts.node import CORE
 from tests.support.bus import BusBench
 from tests.support.fleet import BOT, set_fields

@@ -16,7 +16,6 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
-    FLEET_ASKED,
     FLEET_BUDGET,
     FLEET_TICKETS,
     FLEET_VIEW,
@@ -28,6 +27,7 @@ from firmware.layouts.fleet import (
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_sites import FLEET_ASKED
 from firmware.layouts.node import CORE, LEASE
 from firmware.layouts.token import TOKEN
 from firmware.layouts.variants import VARIANTS

@@ -5,28 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from firmware.fleet.watch import (
-    record_take,
-    watch_answered,
-    watch_begin,
-    watch_check,
-    watch_end,
-    watch_forget,
-    watch_heard,
-)
+from firmware.fleet.delivery import record_take, watch_heard
+from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_end, watch_forget
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
-from firmware.layouts.fleet import (
-    FLEET,
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, Holder, RecordKind, SlotState, WatchState
+from firmware.layouts.fleet_sites import (
     FLEET_DELIVERY,
     FLEET_GAP,
     FLEET_LINK,
     FLEET_REFUSED,
     FLEET_SILENT,
-    FLEET_VIEW,
-    Holder,
-    RecordKind,
-    SlotState,
-    WatchState,
 )
 from firmware.layouts.node import CLOCK, CORE
 from tests.support.fleet import BOT, lay_down, name_node, take_in_hand

@@ -3,16 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_GAP,
-    FLEET_VIEW,
-    HELD_MAX,
-    HeldPhase,
-    PlanMode,
-    WatchState,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_sites import FLEET_GAP
 from firmware.layouts.handover import HANDOVER
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.status import StatusReply

@@ -6,8 +6,9 @@ import datetime
 import pytest
 
 from emulator.environment import Environment
-from firmware.layouts.fleet import FLEET, FLEET_NO_ROWS, FLEET_VIEW, HELD_MAX, HeldPhase
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_sites import FLEET_NO_ROWS
 from firmware.layouts.handover import HANDOVER, HandoverRequest
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level

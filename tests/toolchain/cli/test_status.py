@@ -10,7 +10,8 @@ from firmware.layouts.bus import LinkState
 from firmware.layouts.bus_sites import CLOSED, UNAUTHORIZED
 from firmware.layouts.enrol import ENROL_SEAL, ENROL_WEAK, EnrolState
 from firmware.layouts.entropy import SourceState
-from firmware.layouts.fleet import FLEET_GAP, HELD_MAX, HeldPhase, PlanMode, WatchState
+from firmware.layouts.fleet import HELD_MAX, HeldPhase, PlanMode, WatchState
+from firmware.layouts.fleet_sites import FLEET_GAP
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.shard import (
     Classification,
