@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware.layouts.bus import BUS, BUS_IN, BUS_LOGIN, LINKS
+from firmware.layouts.bus import BUS, BUS_ASIDE, BUS_IN, BUS_LOGIN, LINKS
 from firmware.layouts.commands import COMMANDS
 from firmware.layouts.enrol import ENROL
 from firmware.layouts.events import EventStream
@@ -54,7 +54,7 @@ BEFORE = b',"op":0,"d":'
 PEERS = ("discord.py", DISCORDJS)
 READER = Path(__file__).with_name("reader.py")
 GLOBALS = (
-    BUS, BUS_IN, BUS_LOGIN, COMMANDS, ENROL, FLEET, FLEET_BUDGET, FLEET_CONFIG, FLEET_DIAG,
+    BUS, BUS_ASIDE, BUS_IN, BUS_LOGIN, COMMANDS, ENROL, FLEET, FLEET_BUDGET, FLEET_CONFIG, FLEET_DIAG,
     FLEET_OUT, FLEET_TICKETS, FLEET_VIEW, HANDOVER, OUTBOX,
 )  # fmt: skip
 
