@@ -102,7 +102,13 @@ def bus_fail(a: Asm, link: BusLink, shard: ShardContext, error: Reg32) -> None:
     a.mov(EAX, R12D)
     a.sub(EAX, REFUSED_FROM)
     a.cmp(EAX, REFUSED_TO - REFUSED_FROM)
-    with a.if_(B):
+    with a.if_(B), a.block() as others:
+        # Other servers of the list may know the login; after the last one the operator is waited for.
+        a.mov(EAX, link.server)
+        a.inc(EAX)
+        a.movzx(ECX, FLEET_CONFIG.it.servers_used)
+        a.cmp(EAX, ECX)
+        a.leave(B, others)
         a.mov(EDX, REFUSED_MS)
     a.mov(R13D, EDX)
     a.imul(delay, CLOCK.it.tsc_cycles_per_ms)

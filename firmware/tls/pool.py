@@ -1,5 +1,6 @@
 """Arenas of handshakes: taken before the SYN, first come first served, wiped when given back."""
 
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.node import CORE, CoreState, Slot, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls import TlsContext
@@ -85,23 +86,44 @@ def tls_arena_leave(a: Asm, shard: ShardContext) -> None:
     inputs=[In(RBX, ShardContext, "a shard that is about to connect")],
     outputs=[Out(CF, "1 = none is free for it yet; it keeps its place in the queue")],
     clobbers=[RAX, RCX, RDX, RDI, RSI, R8D],
-    reads=[TlsContext.arena_ptr, TlsPool.waiting, TlsPool.queue, TlsPool.slots],
+    reads=[
+        TlsContext.arena_ptr,
+        TlsPool.waiting,
+        TlsPool.queue,
+        TlsPool.slots,
+        ShardContext.unleased,
+        FleetConfig.magic,
+    ],
     writes=[TlsContext.arena_ptr, TlsPool.waiting, TlsPool.queue, TlsPool.slots],
     calls=[tls_arena_leave],
     source="firmware/docs/tls.md#arenas",
 )
 def tls_arena_take(a: Asm, shard: ShardContext) -> None:
-    """Take an arena when those that asked before have theirs or leave one over."""
+    """Take an arena when those that asked before have theirs or leave one over.
+
+    A link of the node stands in no queue, and in a fleet shards leave the last one to it: it carries the
+    leases of all of them.
+    """
     pool, row = TlsPool.at(RDI), ArenaSlot.at(RSI)
-    has, wait, queued, next_one = map(a.label, ("has", "wait", "queued", "next_one"))
+    has, wait, queued, next_one, look = map(a.label, ("has", "wait", "queued", "next_one", "look"))
     a.cmp(shard.tls.arena_ptr, 0)
     a.j(NE, has)
+    a.lea(RDI, TLS_POOL.address)
+    a.xor(EDX, EDX)
+    a.cmp(shard.unleased, 0)
+    a.j(NE, look)
     _find(a)
     a.cmp(EDX, R8D)
     a.j(B, queued)
     a.mov(pool.queue.m64(0, index=RDX, scale=Waiting.SIZE), RBX)
     a.inc(pool.waiting)
     a.place(queued)
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.j(NE, look)
+    a.cmp(pool.slots.m64(ArenaSlot.SIZE), 0)
+    with a.if_(NE):
+        a.inc(EDX)  # with the only one there is nothing to leave over
+    a.place(look)
     # As many free arenas are passed over as shards stand before this one.
     a.lea(RSI, pool.slots.address)
     a.mov(ECX, ARENAS_MAX)

@@ -23,7 +23,8 @@ def bus_fail(w: World, link: int, shard: int, error: int) -> None:
     w.g(BUS_IN).kind = BusKind.NONE
     jitter = drbg_u64(w) % 2**32 % 201
     refused = error in REFUSALS
-    delay = 10_000 if refused else min((50 + jitter) << min(bus.failures, 4), 2_000)
+    last = bus.server + 1 >= w.g(FLEET_CONFIG).servers_used
+    delay = 10_000 if refused and last else min((50 + jitter) << min(bus.failures, 4), 2_000)
     cycles = delay * w.g(CLOCK).tsc_cycles_per_ms
     bus.next_try = w.g(CORE).now + cycles
     bus.failures += 1

@@ -2,6 +2,7 @@
 
 from emulator.effects import View, World, model
 from emulator.models.memory.pages import map_fresh
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls_arena import TlsArena
@@ -28,18 +29,22 @@ def tls_arena_leave(w: World, shard: int) -> None:
 
 @model
 def tls_arena_take(w: World, shard: int) -> int:
-    """The free arenas belong to the first of the queue."""
-    tls, pool = w.view(ShardContext, shard).tls, w.g(TLS_POOL)
+    """The free arenas belong to the first of the queue, but for one that belongs to links."""
+    context, pool = w.view(ShardContext, shard), w.g(TLS_POOL)
+    tls, place = context.tls, 0
     if tls.arena_ptr:
         return 0
-    before = _waiting(pool)
-    if shard not in before:
-        pool.queue[len(before)].shard = shard
-        pool.waiting = len(before) + 1
-        before.append(shard)
     slots = [pool.slots[n] for n in range(4)]
     free = [slot for slot in slots if slot.address and not slot.owner]
-    place = before.index(shard)
+    if not context.unleased:
+        before = _waiting(pool)
+        if shard not in before:
+            pool.queue[len(before)].shard = shard
+            pool.waiting = len(before) + 1
+            before.append(shard)
+        place = before.index(shard)
+        if w.g(FLEET_CONFIG).magic == FLEET_MAGIC and slots[1].address:
+            place += 1
     if place >= len(free):
         return 1
     free[place].owner = shard

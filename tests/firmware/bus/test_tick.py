@@ -153,6 +153,18 @@ def test_a_wrong_login_is_refused_and_tried_again_slowly():
     )
 
 
+@pytest.mark.parametrize(("tried", "waits"), [(0, False), (1, False), (2, True)])
+def test_a_refusal_is_waited_for_after_the_last_server_alone(tried, waits):
+    connected()
+    BENCH.servers(3)
+    BENCH.link.server = tried
+    server(payload=INFO + b"-ERR 'Authorization Violation'\r\n")
+    due = tick()
+    assert BENCH.link.server == (tried + 1) % 3
+    assert (due == ms(10_000)) is waits
+    assert waits or ms(50) <= due <= ms(250)
+
+
 def test_a_message_before_the_login_ends_the_link():
     connected()
     server(payload=INFO + b"MSG a 1 1\r\nx\r\n")
@@ -200,7 +212,8 @@ class TestDown:
         pool = BENCH.lab.g(TLS_POOL)
         pool.slots[0].address, pool.slots[0].owner = 0x6B00_0000, BENCH.shards[1]
         assert tick() == ms(15_000)
-        assert (BENCH.link.state, pool.waiting) == (LinkState.RESOLVE, 1)
+        # It stands in no queue: a node of a fleet looks ten times a second.
+        assert (BENCH.link.state, pool.waiting) == (LinkState.RESOLVE, 0)
 
     def test_without_arenas_there_is_no_tls(self):
         prepare_tls()

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from emulator.machine import Region
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls_arena import TlsArena
 from firmware.layouts.tls_pool import ARENAS_MAX, TLS_POOL
@@ -144,3 +145,37 @@ def test_a_shard_that_lost_its_word_gives_back_what_the_pool_lent_it(wild):
     assert LAB.machine.read(second, TlsArena.SIZE) == b"\xa5" * TlsArena.SIZE
     assert (tls(0).arena_ptr, LAB.g(TLS_POOL).slots[0].owner) == (0, 0)
     assert take(4)
+
+
+def link(slot):
+    LAB.view(ShardContext, shard(slot)).unleased = 1
+    return slot
+
+
+def test_in_a_fleet_the_last_one_is_left_to_the_links():
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    assert [take(slot) for slot in range(5)] == [True] * 3 + [False] * 2
+    assert take(link(6))
+    assert waiting() == [3, 4]
+    give(0)
+    assert not take(3)  # the one that is free again is the links'
+    give(6)
+    assert [take(4), take(3)] == [False, True]
+
+
+def test_a_link_waits_behind_nobody():
+    assert [take(slot) for slot in range(6)] == [True] * 4 + [False] * 2
+    assert not take(link(7))
+    assert waiting() == [4, 5]
+    give(2)
+    assert take(7)
+    assert waiting() == [4, 5]
+
+
+def test_the_only_one_is_for_everybody():
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    make(1)
+    assert take(0)
+    assert not take(link(1))
+    give(0)
+    assert take(1)
