@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.fleet.cas import cas_send
 from firmware.fleet.claim import claim_slot, claim_time, claims_tick
-from firmware.fleet.operation import jitter, op_send
 from firmware.layouts.bus import LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import (
@@ -15,7 +14,6 @@ from firmware.layouts.fleet import (
     FLEET_OUT,
     FLEET_VIEW,
     HELD_MAX,
-    OPS_MAX,
     HeldPhase,
     Holder,
     PlanMode,
@@ -29,7 +27,7 @@ from tests.support.fleet import BOT, set_fields
 from tests.support.segments import CYCLES_PER_MS as MS
 from tests.support.segments import NOW
 
-BENCH = BusBench(cas_send, claim_slot, claim_time, claims_tick, jitter, op_send)
+BENCH = BusBench(cas_send, claim_slot, claim_time, claims_tick)
 LAB = BENCH.lab
 D_MS = 20_000
 WAIT = (D_MS * 101 // 100 + 500) * MS
@@ -143,25 +141,6 @@ def test_claim_slot_takes_the_first_free_entry_or_none():
     held(3).phase = HeldPhase.NONE
     call(claim_slot, slot=0)
     assert held(3).phase == HeldPhase.CLAIMING
-
-
-def test_op_send_remembers_when_each_operation_left():
-    slot = held()
-    set_fields(slot, generation=1, duration_ms=D_MS, ops_next=OPS_MAX - 1)
-    for n in range(3):
-        assert call(op_send, tsc=NOW + n, held=slot.address_, expected=9 + n)["cf"] == 0
-    places = (OPS_MAX - 1, 0, 1)
-    assert [(slot.ops[p].op, slot.ops[p].sent_at) for p in places] == [
-        (n + 1, NOW + n) for n in range(3)
-    ]
-    assert (slot.last_op, slot.sent_at) == (3, NOW + 2)
-    assert NOW + 600 * MS <= slot.retry_at - 2 < NOW + 1_000 * MS
-
-
-def test_jitter_is_below_its_bound():
-    drawn = [call(jitter, milliseconds=300)["rax"] for _ in range(20)]
-    assert max(drawn) < 300 * MS
-    assert len(set(drawn)) > 15
 
 
 @pytest.mark.parametrize(
