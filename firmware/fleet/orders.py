@@ -29,6 +29,7 @@ from toolchain.asm import (
     R8,
     R11D,
     R12,
+    R12D,
     R13,
     R13D,
     RAX,
@@ -161,18 +162,24 @@ def move_wish(a: Asm, view: SlotView, generation: Reg32) -> None:
 
 
 @routine(
-    inputs=[In(RBX, HeldSlot, "a slot in HELD or RUNNING")],
+    inputs=[
+        In(RBX, HeldSlot, "a slot in HELD or RUNNING"),
+        In(EDX, int, "site code: why"),
+        In(ECX, int, "milliseconds for which it is left to others"),
+    ],
     clobbers=CALLER_SAVED,
     reads=[HeldSlot.slot, CoreState.now, Clock.tsc_cycles_per_ms],
     writes=[Fleet.avoid_until],
     calls=[held_stop],
+    saves=[R12],
     source="firmware/docs/fleet.md#release",
 )
-def slot_yield(a: Asm, held: HeldSlot) -> None:
-    """Stop a slot because somebody asked for it, and leave it to others for a while."""
-    a.mov(EDX, FLEET_ASKED.code)
+def slot_yield(a: Asm, held: HeldSlot, reason: Reg32, span: Reg32) -> None:
+    """Stop a slot that somebody else shall have, and leave it to others for a while."""
+    a.mov(R12D, span)
     a.call(held_stop)
-    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AVOID_MS)
+    a.mov(RAX, CLOCK.it.tsc_cycles_per_ms)
+    a.imul(RAX, R12)
     a.add(RAX, core.now)
     a.movzx(ECX, held.slot)
     a.lea(RDX, FLEET.address)
@@ -215,5 +222,7 @@ def orders_obey(a: Asm) -> None:
         a.cmp(EAX, Holder.OTHER)
         a.j(NE, following)
         a.place(give)
+        a.mov(EDX, FLEET_ASKED.code)
+        a.mov(ECX, AVOID_MS)
         a.call(slot_yield)
     a.ret()

@@ -124,7 +124,9 @@ def watch_begin(a: Asm, request: Reg32) -> None:
     a.mov(FLEET.it.watch, WatchState.CREATING)
     a.mov(RAX, core.now)
     a.mov(FLEET.it.heard_at, RAX)
-    a.mov(FLEET.it.begun_at, RAX)
+    a.test(EDX, EDX)
+    with a.if_(Z):
+        a.mov(FLEET.it.begun_at, RAX)
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, WATCH_RETRY_MS)
     a.add(RAX, RCX)
     a.mov(FLEET.it.resync_at, RAX)

@@ -46,6 +46,8 @@ LOOK_MS = 100
 """Between two looks at what nobody announces."""
 MOVE_MS = 3_000
 """A renewal that is due for so long, and was sent on a connection that is so old, wants another server."""
+NO_ROWS_AVOID_MS = 60_000
+"""A slot for which this node had no room; its rows are as few when it looks again soon."""
 AVOID_MS = 5_000
 """A slot that this node released is left to others first."""
 WATCH_SILENCE_MS = 2_500
@@ -375,7 +377,7 @@ class Fleet(Struct):
     refused = u32(0x80, "answers that granted nothing")
     grants = u32(0x84, "claims that were granted: Lease.generation")
     plan_told = u64(0x88, "revision of the newest plan that was told of")
-    begun_at = u64(0x90, "TSC when the last watch was begun")
+    begun_at = u64(0x90, "TSC when the first watch of this connection was begun")
     avoid_until = bytes_(
         0xC0,
         FLEET_SLOTS_MAX * 8,

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.guard import fleet_look
-from firmware.fleet.held import held_stop, lease_mirror
+from firmware.fleet.held import lease_mirror
+from firmware.fleet.orders import slot_yield
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, Fleet, HeldPhase, HeldSlot, PlanView
+from firmware.layouts.fleet import (
+    FLEET,
+    FLEET_VIEW,
+    HELD_MAX,
+    NO_ROWS_AVOID_MS,
+    Fleet,
+    HeldPhase,
+    HeldSlot,
+    PlanView,
+)
 from firmware.layouts.fleet_sites import FLEET_NO_ROWS
 from firmware.layouts.handover import LOAD_WAIT_MS
 from firmware.layouts.log import OWNING_FULL
@@ -177,7 +187,7 @@ def owning_keys(a: Asm) -> None:
         HeldSlot.hard_stop,
     ],
     writes=[HeldSlot.applied, CoreState.slots_due, Plan.global_total],
-    calls=[owning_keys, owning_add, held_stop, log_write],
+    calls=[owning_keys, owning_add, slot_yield, log_write],
     saves=[RBX, R12],
     source="firmware/docs/fleet.md#shards-of-a-slot",
 )
@@ -203,7 +213,8 @@ def owning_start(a: Asm, held: HeldSlot, mark: Reg32) -> None:
             log(a, OWNING_FULL)
             a.mov(RBX, RBP)
             a.mov(EDX, FLEET_NO_ROWS.code)
-            a.call(held_stop)
+            a.mov(ECX, NO_ROWS_AVOID_MS)
+            a.call(slot_yield)
             a.ret()
         a.inc(R12D)
         a.jmp(numbers.top)

@@ -52,11 +52,11 @@ def move_wish(w: World, view: int, generation: int) -> int:
 
 
 @model
-def slot_yield(w: World, held: int) -> None:
-    """Five seconds."""
-    held_stop(w, held, FLEET_ASKED.code)
+def slot_yield(w: World, held: int, reason: int, span: int) -> None:
+    """It stops, and is not claimed before the time is over."""
+    held_stop(w, held, reason)
     slot = w.view(HeldSlot, held).slot
-    until = w.g(CORE).now + 5_000 * w.g(CLOCK).tsc_cycles_per_ms
+    until = w.g(CORE).now + span * w.g(CLOCK).tsc_cycles_per_ms
     w.g(FLEET).avoid_until[8 * slot : 8 * slot + 8] = (until % 2**64).to_bytes(8, "little")
 
 
@@ -72,4 +72,4 @@ def orders_obey(w: World) -> None:
             wish = move_wish(w, view.slots[held.slot].address_, held.generation)
             give = wish == Holder.OTHER
         if give:
-            slot_yield(w, held.address_)
+            slot_yield(w, held.address_, FLEET_ASKED.code, 5_000)

@@ -36,7 +36,9 @@ def watch_begin(w: World, request: int) -> int:
     fleet.resyncs += 1
     fleet.watch, fleet.watch_inbox = WatchState.CREATING, request
     fleet.watch_sid = fleet.resyncs | 0x1000
-    fleet.heard_at = fleet.begun_at = now
+    fleet.heard_at = now
+    if not last:
+        fleet.begun_at = now
     fleet.resync_at = now + RETRY_MS * w.g(CLOCK).tsc_cycles_per_ms
     return last
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from emulator.effects import World, model
 from emulator.models.fleet.guard import fleet_look
-from emulator.models.fleet.held import held_stop, lease_mirror
+from emulator.models.fleet.held import lease_mirror
+from emulator.models.fleet.orders import slot_yield
 from emulator.models.log import log
 from emulator.models.node.handover import handover_begin
 from emulator.models.node.plan import plan_row
@@ -75,7 +76,7 @@ def owning_start(w: World, held: int, mark: int) -> None:
     for number in range(slot.start, slot.start + slot.count):
         if owning_add(w, held, number, mark):
             log(w, OWNING_FULL, None, slot.slot, slot.count, slot.shards)
-            held_stop(w, held, FLEET_NO_ROWS.code)
+            slot_yield(w, held, FLEET_NO_ROWS.code, 60_000)
             return
 
 

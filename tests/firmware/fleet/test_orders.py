@@ -133,7 +133,7 @@ def avoided(slot=3):
 
 def test_slot_yield_leaves_the_slot_to_others():
     held = hold(2)
-    LAB.call(slot_yield, held=held.address_)
+    LAB.call(slot_yield, held=held.address_, reason=FLEET_ASKED.code, span=5_000)
     assert (held.phase, held.reason) == (HeldPhase.STOPPING, FLEET_ASKED.code)
     assert (avoided(), avoided(2)) == (NOW + 5_000 * MS, 0)
 

@@ -159,6 +159,9 @@ def test_slot_that_does_not_fit_is_given_back():
     node.tick()
     held = node.held()
     assert (held.phase, held.reason) == (P.STOPPING, FLEET_NO_ROWS.code)
+    place = 8 * held.slot
+    avoided = LAB.g(FLEET).avoid_until[place : place + 8]
+    assert int.from_bytes(avoided, "little") == LAB.g(CORE).now + 60_000 * MS
     assert (len(node.shards()), held.shards) == (1, 1)
     node.tick()
     assert (node.shard(0).leaving, LAB.g(MOVES).leaving) == (Leaving.KEEPING, 1)
