@@ -88,9 +88,12 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
     """
     return {
         "publish": [
-            f"$KV.shardfw.{bot}.>",
+            f"$KV.shardfw.{bot}.ctl.lease.*",
+            f"$KV.shardfw.{bot}.ctl.ident.*",
+            f"$KV.shardfw.{bot}.ctl.budget",
+            f"$KV.shardfw.{bot}.sess.*",
             "$JS.API.CONSUMER.CREATE.KV_shardfw",
-            f"$JS.API.DIRECT.GET.KV_shardfw.$KV.shardfw.{bot}.>",
+            f"$JS.API.DIRECT.GET.KV_shardfw.$KV.shardfw.{bot}.sess.*",
             f"shardfw.{bot}.ev.>",
             f"shardfw.{bot}.log.{node}",
             f"shardfw.{bot}.diag.{node}",
