@@ -186,6 +186,7 @@ def outbox_settle(a: Asm) -> None:
         Outbox.again_at,
         Outbox.refusals,
         Outbox.too_large,
+        Outbox.since,
     ],
     calls=[key_number, outbox_settle, log_write],
     saves=[R12, R13],
@@ -234,6 +235,8 @@ def outbox_refused(a: Asm, entry: OutboxEntry) -> None:
     with a.if_(AE):
         a.mov(OUT.too_large, EAX)
     a.mov(entry.state, EntryState.FAILED)
+    a.mov(RAX, core.now)
+    a.mov(OUT.since, RAX)
     tell()
     a.jmp(outbox_settle)
 
@@ -260,12 +263,14 @@ def outbox_refused(a: Asm, entry: OutboxEntry) -> None:
         Outbox.next,
         Outbox.sending,
         OutboxEntry,
+        CoreState.now,
     ],
     writes=[
         OutboxEntry.state,
         Outbox.acknowledged,
         Outbox.duplicates,
         Outbox.refusals,
+        Outbox.since,
     ],
     calls=[outbox_settle, outbox_refused],
     source="firmware/docs/events.md#acknowledgements",
@@ -299,6 +304,8 @@ def outbox_answer(a: Asm) -> None:
         a.jne(refused)
     a.mov(entry.state, EntryState.DONE)
     a.mov(OUT.refusals, 0)
+    a.mov(RAX, core.now)
+    a.mov(OUT.since, RAX)
     a.inc(OUT.acknowledged)
     a.mov(EAX, int.from_bytes(DOUBLE[:4], "little"))
     a.cmp(mem32(RSI, -len(DOUBLE), index=RCX, ref=ANSWER), EAX)

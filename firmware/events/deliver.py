@@ -259,17 +259,21 @@ def outbox_send(a: Asm, link: BusLink, shard: ShardContext) -> None:
 
 @routine(
     inputs=[In(RBP, BusLink, "the link DATA"), In(RBX, ShardContext, "its workspace")],
+    outputs=[Out(RAX, "TSC when this server would be left; all ones = nothing is awaited")],
     clobbers=CALLER_SAVED,
     reads=[
         BusLink.state,
         FleetConfig.servers_used,
         Outbox.first,
         Outbox.next,
+        Outbox.sending,
+        Outbox.refusals,
         Outbox.since,
         OutboxEntry.queued_at,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
+    writes=[Outbox.since],
     calls=[bus_fail],
     source="firmware/docs/events.md#another-server",
 )
@@ -278,14 +282,19 @@ def outbox_leave(a: Asm, link: BusLink, shard: ShardContext) -> None:
 
     One that is cut off from the others answers every PING.
     """
-    out = a.label("out")
+    idle, never = a.label("idle"), a.label("never")
     a.cmp(link.state, LinkState.UP)
-    a.j(NE, out)
+    a.j(NE, never)
     a.cmp(FLEET_CONFIG.it.servers_used, 1)
-    a.j(BE, out)
+    a.j(BE, never)
+    # There is nothing to answer before the oldest has left whole, unless that was refused.
     a.mov(ECX, OUT.first)
     a.cmp(ECX, OUT.next)
-    a.j(E, out)
+    a.j(E, idle)
+    a.cmp(OUT.refusals, 0)
+    with a.if_(E):
+        a.cmp(ECX, OUT.sending)
+        a.j(E, idle)
     entry = entry_at(a)
     a.mov(RAX, OUT.since)
     a.cmp(RAX, entry.queued_at)
@@ -293,15 +302,21 @@ def outbox_leave(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, UNTAKEN_MS)
     a.add(RAX, RCX)
     a.cmp(RAX, core.now)
-    a.j(A, out)
+    with a.if_(A):
+        a.ret()
     a.mov(EDX, PUBLISH_UNTAKEN.code)
-    a.jmp(bus_fail)
-    a.place(out)
+    a.call(bus_fail)
+    a.jmp(never)
+    a.place(idle)
+    a.mov(RAX, core.now)
+    a.mov(OUT.since, RAX)
+    a.place(never)
+    a.mov(RAX, -1)
     a.ret()
 
 
 @routine(
-    outputs=[Out(RAX, "TSC when something is overdue or goes again; all ones = nothing waits")],
+    outputs=[Out(RAX, "TSC when it wants to be called again; all ones = nothing waits")],
     clobbers=CALLER_SAVED,
     reads=[Outbox.base, Outbox.again_at, CoreState.now, BusLink.context, BusMessage.sid],
     calls=[
@@ -341,6 +356,8 @@ def publish_tick(a: Asm) -> None:
     a.mov(R12, RAX)
     a.call(outbox_send)
     a.call(outbox_leave)
+    a.cmp(RAX, R12)
+    a.cmov(B, R12, RAX)
     a.mov(RAX, OUT.again_at)
     with a.block() as late:
         a.cmp(RAX, core.now)

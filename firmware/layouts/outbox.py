@@ -20,7 +20,7 @@ ACK_TIMEOUT_MS = 10_000
 AGAIN_MS = 250
 """What the stream does not take is sent again after this: an election of a leader takes some of them."""
 UNTAKEN_MS = 3_000
-"""A server by which the stream took nothing for so long is left for another one."""
+"""A server by which the stream took nothing for so long is left: three have a turn before ACK_TIMEOUT_MS."""
 STALL_MS = 1_000
 """A shard that finds no room reads on after this, and publishes nothing until it has resumed."""
 STALL_RETRY_MS = 5
@@ -100,7 +100,7 @@ class Outbox(Struct):
     too_large = u32(
         0x7C, "bytes of the smallest publication that the stream refused for its size; 0 = none"
     )
-    since = u64(0x80, "TSC when this node took notice of the connection that `ups` names")
+    since = u64(0x80, "TSC of the last acknowledgement, or when there could have been one first")
     head = bytes_(_HEAD_AT, HEAD_MAX, "control line and headers of the publication that is made")
     stub = bytes_(_STUB_AT, STUB_MAX, "what stands for a dispatch that is too large")
     assemblies = array(_ASSEMBLIES_AT, Assembly, ASSEMBLIES, "messages that are put together")

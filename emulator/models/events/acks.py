@@ -96,7 +96,7 @@ def outbox_refused(w: World, entry: int) -> None:
     if error == TOO_LARGE and size > HEAD_MAX + STUB_MAX:
         if not box.too_large or size < box.too_large:
             box.too_large = size
-        row.state = EntryState.FAILED
+        row.state, box.since = EntryState.FAILED, w.g(CORE).now
         log(w, PUBLISH_REFUSED, None, *told)
         outbox_settle(w)
     elif not box.again_at:
@@ -115,7 +115,7 @@ def outbox_answer(w: World) -> None:
     body = w.read(message.body, message.body_len)
     if len(body) >= 15 and body.startswith(b'{"stream":'):
         row.state = EntryState.DONE
-        box.refusals = 0
+        box.refusals, box.since = 0, w.g(CORE).now
         box.acknowledged += 1
         if body.endswith(b"true}"):
             box.duplicates += 1

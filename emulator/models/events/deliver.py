@@ -81,16 +81,21 @@ def outbox_send(w: World, link: int, shard: int) -> None:
 
 
 @model
-def outbox_leave(w: World, link: int, shard: int) -> None:
-    """The oldest has waited too long on a connection that is old enough."""
-    box = w.g(OUTBOX)
-    if w.view(BusLink, link).state != LinkState.UP or w.g(FLEET_CONFIG).servers_used <= 1:
-        return
-    if box.first == box.next:
-        return
+def outbox_leave(w: World, link: int, shard: int) -> int:
+    """Nothing was taken of what has left, or everything refused, for as long as it may be."""
+    row, box, now = w.view(BusLink, link), w.g(OUTBOX), w.g(CORE).now
+    if row.state != LinkState.UP or w.g(FLEET_CONFIG).servers_used <= 1:
+        return NEVER
+    left = box.refusals or box.sending != box.first
+    if box.first == box.next or not left:
+        box.since = now
+        return NEVER
     began = max(box.since, entry(w, box.first).queued_at)
-    if (began + w.g(CLOCK).tsc_cycles_per_ms * UNTAKEN_MS) % 2**64 <= w.g(CORE).now:
-        bus_fail(w, link, shard, PUBLISH_UNTAKEN.code)
+    due = (began + w.g(CLOCK).tsc_cycles_per_ms * UNTAKEN_MS) % 2**64
+    if due > now:
+        return int(due)
+    bus_fail(w, link, shard, PUBLISH_UNTAKEN.code)
+    return NEVER
 
 
 @model
@@ -106,6 +111,6 @@ def publish_tick(w: World) -> int:
         bus_done(w, link.address_, link.context)
     due = outbox_overdue(w)
     outbox_send(w, link.address_, link.context)
-    outbox_leave(w, link.address_, link.context)
+    due = min(due, outbox_leave(w, link.address_, link.context))
     again = w.g(OUTBOX).again_at
     return int(min(due, again) if again > w.g(CORE).now else due)

@@ -10,6 +10,7 @@ from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.leased import SPACING_NS, LeasedFleet
 from emulator.simulation.timeline import FleetTimeline, Line
+from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.fleet import FLEET, WatchState
 from firmware.layouts.handover import HANDOVER
 from pxe.gateway import LoadOptions
@@ -91,6 +92,37 @@ def test_a_server_that_has_not_learned_of_a_session_costs_nobody_the_session(see
     fleet.until_owned()
     assert names(fleet, 0) == ["identify", "ready", "resume", "resumed"]
     assert second.node.g(HANDOVER).refused > 0
+
+
+def _goes_on(fleet, action, argument) -> None:
+    """Let something happen to NATS while events come; no connection to the gateway may end of it."""
+    fleet.until_owned()
+    fleet.run(5)
+    before = [names(fleet, shard) for shard in range(6)]
+    fleet.world.actions[action](argument)
+    fleet.run(25)
+    fleet.world.actions["nats-mend"]("")
+    fleet.gateway.core.set_load(None)
+    fleet.until_owned()
+    assert [names(fleet, shard) for shard in range(6)] == before
+    fleet.world.run_until(fleet.published)
+    fleet.judge_events()
+
+
+def test_an_election_costs_no_shard_its_connection():
+    fleet = LeasedFleet(11, SHAPE, load=LoadOptions(rate=4))
+    _goes_on(fleet, "nats-depose", "")
+
+
+def test_events_leave_over_another_server_than_one_that_is_cut_off():
+    fleet = LeasedFleet(12, SHAPE, load=LoadOptions(rate=4))
+    cluster = fleet.nats.cluster
+    fleet.until_owned()
+    # The list of node 0 begins with server 0.
+    cut = fleet.stations[0].node.g(BUS).links[DATA].server
+    for name in cluster.leaders:
+        cluster.leaders[name] = cluster.servers[cut - 1]
+    _goes_on(fleet, "nats-isolate", str(cut))
 
 
 def test_a_node_that_loses_nats_is_silent_before_another_speaks():

@@ -7,7 +7,14 @@ from firmware.events.outbox import outbox_publish
 from firmware.layouts.bus import BUS, DATA, LinkState
 from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
 from firmware.layouts.fleet_config import FLEET_CONFIG
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, UNTAKEN_MS, EntryState
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    AGAIN_MS,
+    HEAD_MAX,
+    STUB_MAX,
+    UNTAKEN_MS,
+    EntryState,
+)
 from firmware.limits import TX_BYTES
 from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
@@ -17,6 +24,7 @@ LAB = Lab(outbox_publish, outbox_send, publish_tick, slots=3, extra=REGIONS)
 NEVER = 2**64 - 1
 LINK_SLOT = 2
 TAKEN = b'{"stream":"SHARDFW_EV","seq":7}'
+LARGE = b'{"error":{"code":400,"err_code":10054},"stream":"SHARDFW_EV","seq":0}'
 
 
 class Delivery(Publisher):
@@ -28,6 +36,7 @@ class Delivery(Publisher):
         self.stream = Stream(LAB, self.context)
         link = self.link
         link.context, link.state, link.ups, link.index = self.context, LinkState.UP, 1, DATA
+        LAB.g(FLEET_CONFIG).servers_used = 2
 
     @property
     def link(self):
@@ -206,7 +215,7 @@ def test_turn_sends_again_what_nobody_took(node):
     assert node.call(publish_tick).outputs["rax"] == again
     assert node.stream.take_sent() == b""
     node.now = again
-    assert node.call(publish_tick).outputs["rax"] == NOW + ACK_TIMEOUT_MS * MS
+    assert node.call(publish_tick).outputs["rax"] == NOW + UNTAKEN_MS * MS
     assert node.stream.take_sent() == text
     node.feed_answer(0)
     assert node.call(publish_tick).outputs["rax"] == NEVER
@@ -217,7 +226,6 @@ def test_turn_sends_again_what_nobody_took(node):
 @pytest.mark.parametrize("connected_ms", [0, 200])
 def test_server_by_which_nothing_is_taken_is_left(node, refused, connected_ms):
     """A server that is cut off from the others is silent or refuses, and answers each PING."""
-    LAB.g(FLEET_CONFIG).servers_used = 2
     node.publish()
     node.now = NOW + connected_ms * MS
     node.call(publish_tick)
@@ -254,6 +262,54 @@ def test_server_is_not_left_for_what_is_younger_or_when_there_is_no_other(node, 
     assert node.link.state == LinkState.UP
 
 
+def test_server_that_refuses_everything_is_left(node):
+    node.publish()
+    node.call(publish_tick)
+    for ms in range(0, UNTAKEN_MS, AGAIN_MS):
+        node.now = NOW + ms * MS
+        node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
+        node.call(publish_tick)
+        assert node.link.state == LinkState.UP
+    node.now = NOW + UNTAKEN_MS * MS
+    node.call(publish_tick)
+    assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_UNTAKEN.code)
+    assert node.box.refused == UNTAKEN_MS // AGAIN_MS
+
+
+@pytest.mark.parametrize("last", [TAKEN, LARGE])
+def test_one_answer_of_the_stream_is_enough(node, last):
+    node.publish()
+    node.publish(HEAD_MAX + STUB_MAX)
+    assert node.call(publish_tick).outputs["rax"] == NOW + UNTAKEN_MS * MS
+    node.now = later = NOW + (UNTAKEN_MS - 1) * MS
+    node.feed_answer(1, last)
+    assert node.call(publish_tick).outputs["rax"] == later + UNTAKEN_MS * MS
+    assert node.link.state == LinkState.UP
+
+
+def test_what_still_leaves_cannot_be_answered(node):
+    node.publish(TX_BYTES)
+    node.call(publish_tick)
+    assert node.link.midway == 1
+    node.now = NOW + 2 * UNTAKEN_MS * MS
+    node.call(publish_tick)
+    assert (node.link.state, node.link.midway) == (LinkState.UP, 1)
+    while node.link.midway:
+        node.stream.take_sent()
+        node.call(publish_tick)
+    assert node.call(publish_tick).outputs["rax"] == node.now + UNTAKEN_MS * MS
+
+
+def test_nobody_is_awaited_while_nothing_waits(node):
+    node.publish()
+    node.call(publish_tick)
+    node.feed_answer(0)
+    node.call(publish_tick)
+    node.now = later = NOW + 2 * UNTAKEN_MS * MS
+    node.publish()
+    assert node.call(publish_tick).outputs["rax"] == later + UNTAKEN_MS * MS
+
+
 def test_turn_does_not_wait_for_what_is_due_already(node):
     node.publish(TX_BYTES)
     node.call(publish_tick)
@@ -266,7 +322,7 @@ def test_turn_takes_answers_and_sends(node):
     node.publish()
     node.publish(sequence=42)
     at = node.call(publish_tick).outputs["rax"]
-    assert at == NOW + ACK_TIMEOUT_MS * MS
+    assert at == NOW + UNTAKEN_MS * MS
     assert node.stream.take_sent() == node.queued()
     answer = b'{"stream":"SHARDFW_EV","seq":7}'
     line = b"MSG _I.n525400123456.3fa2c1d0.d.%d %d %d\r\n%b\r\n"
