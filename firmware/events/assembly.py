@@ -1,11 +1,21 @@
-"""Buffers for messages that come in parts: four, each for one shard at a time."""
+"""Buffers for messages that come in parts: four, each for one shard at a time, in the order in which they ask."""
 
 from firmware.events.outbox import COMPUTED, MESSAGE
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.outbox import ASSEMBLIES, ASSEMBLY, ASSEMBLY_MS, OUTBOX, Assembly
+from firmware.layouts.outbox import (
+    ASSEMBLIES,
+    ASSEMBLY,
+    ASSEMBLY_MS,
+    ASSEMBLY_WHOLE_MS,
+    OUTBOX,
+    TURN_MS,
+    Assembly,
+    Outbox,
+)
 from firmware.layouts.shard import ShardContext
 from firmware.limits import ASSEMBLY_BYTES
 from toolchain.asm import (
+    AE,
     BE,
     CF,
     EAX,
@@ -22,11 +32,13 @@ from toolchain.asm import (
     RSI,
     Asm,
     B,
+    C,
     E,
     In,
     Out,
     Reg32,
     Reg64,
+    Z,
     mem8,
     routine,
 )
@@ -65,32 +77,88 @@ def assembly_find(a: Asm, shard: ShardContext) -> None:
 @routine(
     outputs=[Out(RAX, "an Assembly that nobody has; 0 = none"), Out(CF, "1 = none")],
     clobbers=[RCX, RDX],
-    reads=[Assembly.owner, Assembly.since, CoreState.now, Clock.tsc_cycles_per_ms],
+    reads=[
+        Assembly.owner,
+        Assembly.since,
+        Assembly.begun,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
     writes=[Assembly.owner],
     source="firmware/docs/events.md#assemblies",
 )
 def assembly_free(a: Asm) -> None:
-    """Find a buffer that is free, or whose message has not grown for too long: its owner gets stuck."""
-    found, assembly = a.label("found"), Assembly.at(RAX)
+    """Find a buffer that is free, or whose message takes too long: its owner gets stuck."""
+    late, found, assembly = a.label("late"), a.label("found"), Assembly.at(RAX)
     a.mov(EDX, ASSEMBLIES)
     a.lea(RAX, OUT.assemblies.address)
     with a.loop() as each:
         a.cmp(assembly.owner, 0)
         a.j(E, found)
-        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, ASSEMBLY_MS)
-        a.add(RCX, assembly.since)
-        a.cmp(RCX, core.now)
-        with a.if_(B):
-            a.mov(assembly.owner, 0)
-            a.jmp(found)
+        for patience, from_ in ((ASSEMBLY_MS, assembly.since), (ASSEMBLY_WHOLE_MS, assembly.begun)):
+            a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, patience)
+            a.add(RCX, from_)
+            a.cmp(RCX, core.now)
+            a.j(B, late)
         a.add(RAX, Assembly.SIZE)
         a.dec(EDX)
         a.again(NZ, each)
     a.xor(EAX, EAX)
     a.stc()
     a.ret()
+    a.place(late)
+    a.mov(assembly.owner, 0)
     a.place(found)
     a.clc()
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard whose message comes in parts; it has no buffer")],
+    outputs=[Out(RAX, "its Assembly, empty; 0 = none now"), Out(CF, "1 = none now")],
+    clobbers=[RCX, RDX],
+    reads=[
+        ShardContext.slot,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+        Outbox.turn,
+        Outbox.turn_at,
+    ],
+    writes=[Assembly.owner, Assembly.filled, Assembly.begun, Outbox.turn, Outbox.turn_at],
+    calls=[assembly_free],
+    source="firmware/docs/events.md#assemblies",
+)
+def assembly_take(a: Asm, shard: ShardContext) -> None:
+    """Take a buffer, unless another shard asked before; who gets none is the next."""
+    mine, none, assembly = a.label("mine"), a.label("none"), Assembly.at(RAX)
+    a.movzx(ECX, shard.slot)
+    a.inc(ECX)
+    a.mov(EAX, OUT.turn)
+    a.test(EAX, EAX)
+    a.j(Z, mine)
+    a.cmp(EAX, ECX)
+    a.j(E, mine)
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, TURN_MS)
+    a.add(RAX, OUT.turn_at)
+    a.cmp(RAX, core.now)
+    a.j(AE, none)
+    a.place(mine)
+    a.mov(OUT.turn, ECX)
+    a.mov(RAX, core.now)
+    a.mov(OUT.turn_at, RAX)
+    a.call(assembly_free)
+    a.j(C, none)
+    a.mov(ECX, OUT.turn)
+    a.mov(assembly.owner, ECX)
+    a.mov(assembly.filled, 0)
+    a.mov(RCX, core.now)
+    a.mov(assembly.begun, RCX)
+    a.mov(OUT.turn, 0)
+    a.clc()
+    a.ret()
+    a.place(none)
+    a.xor(EAX, EAX)
+    a.stc()
     a.ret()
 
 

@@ -8,33 +8,28 @@ from firmware.abi import CALLER_SAVED
 from firmware.events.assembly import (
     assembly_add,
     assembly_find,
-    assembly_free,
     assembly_leave,
+    assembly_take,
 )
-from firmware.events.outbox import COMPUTED, outbox_publish, outbox_room
+from firmware.events.outbox import COMPUTED, outbox_publish
 from firmware.events.stub import OVERSIZE, publish_stub
-from firmware.failure import shard_fail
 from firmware.layouts.bus import BUS, DATA, BusLink
-from firmware.layouts.events import PUBLISH_OVERDUE, EventStream, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayContext, GatewayState
+from firmware.layouts.events import EventStream, Stuck
+from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import PUBLISH_STUCK
-from firmware.layouts.node import CLOCK, Clock, CoreState, core
+from firmware.layouts.node import CoreState, core
 from firmware.layouts.outbox import (
-    ACK_TIMEOUT_MS,
     HEAD_MAX,
     NAME_UNKNOWN,
     OUTBOX,
-    STALL_MS,
-    STALL_RETRY_MS,
     Assembly,
     Outbox,
 )
-from firmware.layouts.shard import End, ShardContext, ShardFlag
-from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
+from firmware.layouts.shard import ShardContext, ShardFlag
+from firmware.limits import ASSEMBLY_BYTES
 from firmware.log import log, log_write
 from toolchain.asm import (
     BE,
-    CF,
     EAX,
     ECX,
     EDX,
@@ -57,11 +52,9 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
-    B,
     C,
     E,
     In,
-    Out,
     Reg32,
     Reg64,
     Z,
@@ -105,59 +98,6 @@ def publish_drop(a: Asm, shard: ShardContext) -> None:
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard that is about to read")],
-    outputs=[Out(CF, "1 = not now: there is no room for what may come")],
-    clobbers=CALLER_SAVED,
-    reads=[
-        EventStream.stuck,
-        EventStream.stalled_at,
-        CoreState.now,
-        Clock.tsc_cycles_per_ms,
-    ],
-    writes=[EventStream.stalled_at],
-    calls=[outbox_room, assembly_find, assembly_free, publish_drop],
-    source="firmware/docs/events.md#stalls",
-)
-def publish_ready(a: Asm, shard: ShardContext) -> None:
-    """Make a shard wait for room, for a second at most: after it heartbeats must be heard again."""
-    stream = shard.events
-    ready, full, wait = a.label("ready"), a.label("full"), a.label("wait")
-    a.cmp(stream.stuck, Stuck.NO)
-    with a.if_(NE):
-        a.clc()
-        a.ret()
-    # The largest part is what the ring holds; a message in parts needs a buffer.
-    a.mov(ECX, RING_BYTES)
-    a.call(outbox_room)
-    a.j(C, full)
-    a.call(assembly_find)
-    a.j(NC, ready)
-    a.call(assembly_free)
-    a.j(C, full)
-    a.place(ready)
-    a.mov(stream.stalled_at, 0)
-    a.clc()
-    a.ret()
-    a.place(full)
-    a.mov(RAX, stream.stalled_at)
-    a.test(RAX, RAX)
-    with a.if_(Z):
-        a.mov(RAX, core.now)
-        a.mov(stream.stalled_at, RAX)
-        a.jmp(wait)
-    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, STALL_MS)
-    a.add(RAX, RCX)
-    a.cmp(RAX, core.now)
-    a.j(A, wait)
-    a.call(publish_drop)
-    a.clc()
-    a.ret()
-    a.place(wait)
-    a.stc()
-    a.ret()
-
-
-@routine(
     inputs=[
         In(RBX, ShardContext, "the shard"),
         In(RSI, int, "a part of a message that may be a dispatch, not the last"),
@@ -165,15 +105,15 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
         In(EDX, int, "1 = it is the first"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[EventStream.stuck, ShardContext.slot],
-    writes=[Assembly.owner, Assembly.filled],
-    calls=[assembly_leave, assembly_find, assembly_free, assembly_add, publish_drop],
+    reads=[EventStream.stuck],
+    writes=[EventStream.part_at, EventStream.part_len],
+    calls=[assembly_leave, assembly_find, assembly_take, assembly_add],
     saves=[R12, R13],
     source="firmware/docs/events.md#assemblies",
 )
 def publish_part(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, first: Reg32) -> None:
-    """Keep a part of a message until the rest is there."""
-    have, none, assembly = a.label("have"), a.label("none"), Assembly.at(RAX)
+    """Keep a part of a message until the rest is there; a first one may have to wait for a buffer."""
+    have, none = a.label("have"), a.label("none")
     a.cmp(shard.events.stuck, Stuck.NO)
     a.jne(none)
     a.mov(R12, part)
@@ -181,14 +121,12 @@ def publish_part(a: Asm, shard: ShardContext, part: Reg64, length: Reg32, first:
     a.test(first, first)
     with a.if_(NZ):
         a.call(assembly_leave)
-        a.call(assembly_free)
-        with a.if_(C):
-            a.jmp(publish_drop)
-        a.movzx(ECX, shard.slot)
-        a.inc(ECX)
-        a.mov(assembly.owner, ECX)
-        a.mov(assembly.filled, 0)
-        a.jmp(have)
+        a.call(assembly_take)
+        a.j(NC, have)
+        # It stays in the ring: the shard does not read on.
+        a.mov(shard.events.part_at, R12)
+        a.mov(shard.events.part_len, R13D)
+        a.jmp(none)
     # One whose buffer was taken away is found out at its end.
     a.call(assembly_find)
     a.j(C, none)
@@ -298,50 +236,15 @@ def publish_whole(
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "a shard with an open gateway session")],
-    outputs=[Out(RAX, "TSC when it wants to be looked at again; all ones = no time")],
-    clobbers=CALLER_SAVED,
-    reads=[
-        EventStream.stuck,
-        EventStream.stuck_at,
-        EventStream.stalled_at,
-        CoreState.now,
-        Clock.tsc_cycles_per_ms,
-    ],
-    calls=[shard_fail],
-    source="firmware/docs/events.md#stuck",
-)
-def publish_judge(a: Asm, shard: ShardContext) -> None:
-    """End the connection of a stuck shard, so that it resumes from what is acknowledged."""
-    stream = shard.events
-    a.cmp(stream.stuck, Stuck.DROPPED)
-    with a.if_(B):
-        a.mov(RAX, -1)
-        a.cmp(stream.stalled_at, 0)
-        with a.if_(NE):
-            a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_RETRY_MS)
-            a.add(RAX, core.now)
-        a.ret()
-    with a.if_(E):
-        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, ACK_TIMEOUT_MS)
-        a.add(RAX, stream.stuck_at)
-        a.cmp(RAX, core.now)
-        with a.if_(A):
-            a.ret()
-    a.mov(EDX, End.SEND_FAILED)
-    a.xor(ECX, ECX)
-    a.mov(R8D, CLOSE_KEEPING_SESSION)
-    a.mov(R9D, PUBLISH_OVERDUE.code)
-    a.call(shard_fail)
-    a.mov(RAX, -1)
-    a.ret()
-
-
-@routine(
     inputs=[In(RBX, ShardContext, "a shard whose connection is over")],
     clobbers=[RAX, RCX, RDX],
     reads=[Outbox.base, GatewayContext.state, GatewayContext.seq_acked, ShardContext.flags],
-    writes=[ShardContext.sequence, EventStream.stuck, EventStream.stalled_at],
+    writes=[
+        ShardContext.sequence,
+        EventStream.stuck,
+        EventStream.stalled_at,
+        EventStream.part_len,
+    ],
     calls=[assembly_leave],
     source="firmware/docs/events.md#resuming",
 )
@@ -361,4 +264,5 @@ def publish_rewind(a: Asm, shard: ShardContext) -> None:
         a.mov(shard.sequence, EAX)
     a.mov(shard.events.stuck, Stuck.NO)
     a.mov(shard.events.stalled_at, 0)
+    a.mov(shard.events.part_len, 0)
     a.jmp(assembly_leave)

@@ -1,7 +1,7 @@
 """What came: parts of messages into the parser, whole messages to their opcode, close codes."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.events.publish import publish_ready
+from firmware.events.stall import publish_ready
 from firmware.failure import shard_fail
 from firmware.gateway.fail import gateway_violate
 from firmware.gateway.heard import finish_message, gateway_heard

@@ -1,7 +1,7 @@
 """What is due: heartbeats, the verdict on a missing ACK, the deadlines of Hello and Resume."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.events.publish import publish_judge
+from firmware.events.stall import publish_judge
 from firmware.failure import shard_fail
 from firmware.gateway.handshake import gateway_handshake, later
 from firmware.gateway.send import gateway_heartbeat

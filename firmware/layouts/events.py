@@ -6,7 +6,20 @@ import enum
 
 from firmware.errors import Layer, site
 from toolchain.asm.operands import Region
-from toolchain.layout import Global, Struct, array, bytes_, enum8, enum32, nested, u8, u16, u32, u64
+from toolchain.layout import (
+    Global,
+    Struct,
+    array,
+    bytes_,
+    enum8,
+    enum32,
+    nested,
+    ptr,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 
 EVENT_MAGIC = 0x3145_4653
 """`SFE1` in memory order."""
@@ -102,7 +115,7 @@ class Events(Struct):
 class EventStream(Struct):
     """What a shard is handing on; outside the wipe, because a gap outlives its connection."""
 
-    SIZE = 0x80
+    SIZE = 0x90
     open = u32(0x00, "bits by place: who gets the event that runs; 0 = none runs")
     withheld = u32(0x04, "1 = the body of the event that runs is not handed on")
     gap_open = u32(0x08, "1 = a session ended after READY and no other has begun")
@@ -110,8 +123,12 @@ class EventStream(Struct):
     numbers = bytes_(0x10, 8 * EVENT_SUBSCRIBERS, "by place: number of the event", align=8)
     stuck = enum32(0x30, Stuck, "whether dispatches of this connection are still published")
     fence = u32(0x34, "generation of the lease, told with each publication")
-    stalled_at = u64(0x38, "TSC since which the shard does not read for want of room; 0 = it reads")
+    stalled_at = u64(
+        0x38, "TSC since which there is no room for what the shard reads; 0 = there is"
+    )
     stuck_at = u64(0x70, "TSC when it got stuck; counts with `stuck`")
+    part_at = ptr(0x78, "first part of a message, in the receive ring; counts with `part_len`")
+    part_len = u32(0x80, "its bytes while it waits for a buffer; 0 = none waits")
     header = nested(0x40, EventHeader, "of the next datagram, without stream and number")
 
 

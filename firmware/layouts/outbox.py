@@ -25,7 +25,11 @@ STALL_MS = 1_000
 """A shard that finds no room reads on after this, and publishes nothing until it has resumed."""
 STALL_RETRY_MS = 5
 ASSEMBLY_MS = 5_000
-"""A message whose rest does not come for so long gives its buffer up."""
+"""A message that does not grow for so long gives its buffer up, when somebody else asks."""
+ASSEMBLY_WHOLE_MS = 10_000
+"""So does one that is not whole after this."""
+TURN_MS = 50
+"""Whose turn it is and who does not ask for so long loses it."""
 STUB_MAX = 0x100
 HEAD_MAX = 1024
 """Control line and headers; see `head_bytes`."""
@@ -66,6 +70,7 @@ class Assembly(Struct):
     filled = u32(0x04, "bytes")
     bytes_at = ptr(0x08, "ASSEMBLY_BYTES")
     since = u64(0x10, "TSC of its last part")
+    begun = u64(0x18, "TSC of its first one")
 
 
 _HEAD_AT = 0xC0
@@ -101,6 +106,8 @@ class Outbox(Struct):
         0x7C, "bytes of the smallest publication that the stream refused for its size; 0 = none"
     )
     since = u64(0x80, "TSC of the last acknowledgement, or when there could have been one first")
+    turn_at = u64(0x88, "TSC when that shard asked last")
+    turn = u32(0x90, "slot + 1 of the shard that gets the next buffer; 0 = the first that asks")
     head = bytes_(_HEAD_AT, HEAD_MAX, "control line and headers of the publication that is made")
     stub = bytes_(_STUB_AT, STUB_MAX, "what stands for a dispatch that is too large")
     assemblies = array(_ASSEMBLIES_AT, Assembly, ASSEMBLIES, "messages that are put together")

@@ -2,7 +2,14 @@
 
 from emulator.effects import World, model
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.outbox import ASSEMBLIES, ASSEMBLY_MS, OUTBOX, Assembly
+from firmware.layouts.outbox import (
+    ASSEMBLIES,
+    ASSEMBLY_MS,
+    ASSEMBLY_WHOLE_MS,
+    OUTBOX,
+    TURN_MS,
+    Assembly,
+)
 from firmware.layouts.shard import ShardContext
 from firmware.limits import ASSEMBLY_BYTES
 
@@ -20,16 +27,36 @@ def assembly_find(w: World, shard: int) -> tuple[int, int]:
 
 @model
 def assembly_free(w: World) -> tuple[int, int]:
-    """The first that nobody has, or has filled for too long."""
-    patience = w.g(CLOCK).tsc_cycles_per_ms * ASSEMBLY_MS
+    """The first that nobody has, or that has not grown, or not become whole, for too long."""
+    per_ms, now = w.g(CLOCK).tsc_cycles_per_ms, w.g(CORE).now
     for n in range(ASSEMBLIES):
         buffer = w.g(OUTBOX).assemblies[n]
         if not buffer.owner:
             return buffer.address_, 0
-        if (buffer.since + patience) % 2**64 < w.g(CORE).now:
+        grown, begun = (
+            buffer.since + per_ms * ASSEMBLY_MS,
+            buffer.begun + per_ms * ASSEMBLY_WHOLE_MS,
+        )
+        if grown % 2**64 < now or begun % 2**64 < now:
             buffer.owner = 0
             return buffer.address_, 0
     return 0, 1
+
+
+@model
+def assembly_take(w: World, shard: int) -> tuple[int, int]:
+    """To whom it is due: who asked first and still asks."""
+    box, now, mark = w.g(OUTBOX), w.g(CORE).now, w.view(ShardContext, shard).slot + 1
+    kept = box.turn_at + w.g(CLOCK).tsc_cycles_per_ms * TURN_MS
+    if box.turn not in (0, mark) and kept % 2**64 >= now:
+        return 0, 1
+    box.turn, box.turn_at = mark, now
+    buffer, none = assembly_free(w)
+    if none:
+        return 0, 1
+    row = w.view(Assembly, buffer)
+    row.owner, row.filled, row.begun, box.turn = mark, 0, now, 0
+    return int(buffer), 0
 
 
 @model

@@ -4,30 +4,26 @@ from emulator.effects import World, model
 from emulator.models.events.assembly import (
     assembly_add,
     assembly_find,
-    assembly_free,
     assembly_leave,
+    assembly_take,
 )
-from emulator.models.events.outbox import outbox_publish, outbox_room
+from emulator.models.events.outbox import outbox_publish
 from emulator.models.events.stub import publish_stub
-from emulator.models.failure import shard_fail
 from emulator.models.log import log
 from firmware.events.publish import UNKNOWN
 from firmware.events.stub import OVERSIZE
 from firmware.layouts.bus import BUS, DATA
-from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
+from firmware.layouts.events import Stuck
+from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import PUBLISH_STUCK
-from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.node import CORE
 from firmware.layouts.outbox import (
-    ACK_TIMEOUT_MS,
     HEAD_MAX,
     OUTBOX,
-    STALL_MS,
-    STALL_RETRY_MS,
     Assembly,
 )
-from firmware.layouts.shard import End, ShardContext, ShardFlag
-from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
+from firmware.layouts.shard import ShardContext, ShardFlag
+from firmware.limits import ASSEMBLY_BYTES
 
 NEVER = 2**64 - 1
 
@@ -44,37 +40,17 @@ def publish_drop(w: World, shard: int) -> None:
 
 
 @model
-def publish_ready(w: World, shard: int) -> int:
-    """Room for what the ring may hold, and a buffer if that is not all."""
-    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
-    if stream.stuck != Stuck.NO:
-        return 0
-    if not outbox_room(w, RING_BYTES) and not (assembly_find(w, shard)[1] and assembly_free(w)[1]):
-        stream.stalled_at = 0
-        return 0
-    if not stream.stalled_at:
-        stream.stalled_at = now
-        return 1
-    if (stream.stalled_at + w.g(CLOCK).tsc_cycles_per_ms * STALL_MS) % 2**64 > now:
-        return 1
-    publish_drop(w, shard)
-    return 0
-
-
-@model
 def publish_part(w: World, shard: int, part: int, length: int, first: int) -> None:
-    """A first part takes a buffer."""
+    """A first part takes a buffer, or waits for one where it lies."""
     context = w.view(ShardContext, shard)
     if context.events.stuck != Stuck.NO:
         return
     if first:
         assembly_leave(w, shard)
-        buffer, none = assembly_free(w)
+        buffer, none = assembly_take(w, shard)
         if none:
-            publish_drop(w, shard)
+            context.events.part_at, context.events.part_len = part, length
             return
-        row = w.view(Assembly, buffer)
-        row.owner, row.filled = context.slot + 1, 0
     else:
         buffer, none = assembly_find(w, shard)
         if none:
@@ -114,20 +90,6 @@ def publish_whole(
 
 
 @model
-def publish_judge(w: World, shard: int) -> int:
-    """A failed publication ends the connection at once, a dropped one after as long as an answer may take."""
-    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
-    per_ms = w.g(CLOCK).tsc_cycles_per_ms
-    if stream.stuck == Stuck.NO:
-        return (now + per_ms * STALL_RETRY_MS) % 2**64 if stream.stalled_at else NEVER
-    due = (stream.stuck_at + per_ms * ACK_TIMEOUT_MS) % 2**64
-    if stream.stuck == Stuck.DROPPED and due > now:
-        return int(due)
-    shard_fail(w, shard, End.SEND_FAILED, 0, CLOSE_KEEPING_SESSION, PUBLISH_OVERDUE.code)
-    return NEVER
-
-
-@model
 def publish_rewind(w: World, shard: int) -> None:
     """The sequence goes back to the acknowledged one; the next connection publishes again."""
     context = w.view(ShardContext, shard)
@@ -137,4 +99,5 @@ def publish_rewind(w: World, shard: int) -> None:
     if connected and context.flags & ShardFlag.SEQ_VALID:
         context.sequence = context.gateway.seq_acked
     context.events.stuck, context.events.stalled_at = Stuck.NO, 0
+    context.events.part_len = 0
     assembly_leave(w, shard)

@@ -1,7 +1,7 @@
 """What came."""
 
 from emulator.effects import World, model
-from emulator.models.events.publish import publish_ready
+from emulator.models.events.stall import publish_ready
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.fail import gateway_violate
 from emulator.models.gateway.heard import finish_message, gateway_heard

@@ -1,7 +1,7 @@
 """What is due."""
 
 from emulator.effects import World, model
-from emulator.models.events.publish import publish_judge
+from emulator.models.events.stall import publish_judge
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.handshake import gateway_handshake, later
 from emulator.models.gateway.send import gateway_heartbeat

@@ -1,38 +1,19 @@
-"""What a shard publishes: whole messages, stubs, stalls, and how a stuck one comes back."""
+"""What a shard publishes: whole messages, stubs, and how a stuck one comes back."""
 
 import pytest
 
-from firmware.events.assembly import assembly_free
 from firmware.events.outbox import outbox_publish
-from firmware.events.publish import (
-    publish_judge,
-    publish_part,
-    publish_ready,
-    publish_rewind,
-    publish_whole,
-)
+from firmware.events.publish import publish_part, publish_rewind, publish_whole
 from firmware.layouts.bus import BUS, DATA
-from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
-from firmware.layouts.outbox import (
-    ACK_TIMEOUT_MS,
-    ASSEMBLIES,
-    ASSEMBLY_MS,
-    ENTRIES,
-    HEAD_MAX,
-    STALL_MS,
-    STALL_RETRY_MS,
-)
-from firmware.layouts.shard import End, ShardFlag
+from firmware.layouts.events import Stuck
+from firmware.layouts.gateway import GatewayState
+from firmware.layouts.outbox import ASSEMBLIES, ENTRIES, HEAD_MAX
+from firmware.layouts.shard import ShardFlag
 from firmware.limits import ASSEMBLY_BYTES
 from tests.support.lab import Lab
-from tests.support.publisher import MS, NOW, REGIONS, Publisher
+from tests.support.publisher import NOW, REGIONS, Publisher
 
-LAB = Lab(
-    outbox_publish, publish_part, publish_whole, publish_ready, publish_judge, publish_rewind,
-    assembly_free, extra=REGIONS,
-)  # fmt: skip
-NEVER = 2**64 - 1
+LAB = Lab(outbox_publish, publish_part, publish_whole, publish_rewind, extra=REGIONS)
 
 
 @pytest.fixture
@@ -48,10 +29,6 @@ def part(node, body, n=0, *, first=False):
 def whole(node, body, n=0, *, only=False, sequence=41, name_len=14):
     given = {"part": LAB.put(body), "length": len(body), "only": int(only)}
     node.call(publish_whole, n, sequence=sequence, name_len=name_len, **given)
-
-
-def ready(node, n=0):
-    return 1 - node.call(publish_ready, n).outputs["cf"]
 
 
 def body(node):
@@ -144,78 +121,6 @@ def test_without_room_nothing_behind_the_hole_is_published(node):
     assert b".ev.6." in node.queued()
 
 
-def test_shard_waits_for_room_for_a_second(node):
-    assert ready(node)
-    node.box.next = ENTRIES
-    assert not ready(node)
-    assert node.shard().events.stalled_at == NOW
-    assert node.call(publish_judge, 0).outputs["rax"] == NOW + STALL_RETRY_MS * MS
-    node.now = NOW + STALL_MS * MS - 1
-    assert not ready(node)
-    node.box.first = 1
-    assert ready(node)
-    assert node.shard().events.stalled_at == 0
-    assert node.call(publish_judge, 0).outputs["rax"] == NEVER
-
-
-def test_shard_reads_on_after_a_second(node):
-    node.box.next = ENTRIES
-    assert not ready(node)
-    node.now = NOW + STALL_MS * MS
-    assert ready(node)
-    stream = node.shard().events
-    assert (stream.stuck, stream.stuck_at, stream.stalled_at) == (Stuck.DROPPED, node.now, 0)
-    assert ready(node)
-
-
-def test_shard_waits_for_a_buffer(node):
-    for n in range(ASSEMBLIES):
-        node.box.assemblies[n].owner, node.box.assemblies[n].since = 7 + n, NOW
-    assert not ready(node)
-    node.box.assemblies[2].owner = 1
-    assert ready(node)
-
-
-def test_buffer_that_does_not_grow_is_taken_away(node):
-    for n in range(ASSEMBLIES):
-        node.box.assemblies[n].owner, node.box.assemblies[n].since = 2 if n == 3 else 7 + n, NOW
-    node.box.assemblies[3].since = NOW - 1
-    node.now = NOW + ASSEMBLY_MS * MS
-    assert ready(node)
-    assert owners(node)[3] == 0
-    # Who had it finds out when its message ends.
-    part(node, b"more", 1)
-    whole(node, b"end", 1)
-    assert (node.shard(1).events.stuck, node.queued()) == (Stuck.DROPPED, b"")
-
-
-def test_no_buffer_for_a_first_part(node):
-    for n in range(ASSEMBLIES):
-        node.box.assemblies[n].owner, node.box.assemblies[n].since = 7 + n, NOW
-    part(node, b"{", first=True)
-    assert node.shard().events.stuck == Stuck.DROPPED
-
-
-@pytest.mark.parametrize(
-    ("stuck", "later", "over"),
-    [
-        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS - 1, False),
-        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS, True),
-        (Stuck.FAILED, 0, True),
-    ],
-)
-def test_stuck_shard_is_closed(node, stuck, later, over):
-    shard = node.shard()
-    shard.events.stuck, shard.events.stuck_at = stuck, NOW
-    node.now = NOW + later
-    at = node.call(publish_judge, 0).outputs["rax"]
-    if over:
-        assert (shard.failure, shard.failure_close) == (End.SEND_FAILED, CLOSE_KEEPING_SESSION)
-        assert (shard.last_error, at) == (PUBLISH_OVERDUE.code, NEVER)
-    else:
-        assert (shard.failure, at) == (End.NONE, NOW + ACK_TIMEOUT_MS * MS)
-
-
 @pytest.mark.parametrize(
     ("state", "flags", "sequence"),
     [
@@ -230,8 +135,10 @@ def test_resume_names_what_is_acknowledged(node, state, flags, sequence):
     shard = node.shard()
     shard.gateway.state, shard.flags, shard.sequence = state, flags, 55
     shard.events.stuck, shard.events.stalled_at = Stuck.FAILED, NOW
+    shard.events.part_len = 9
     part(node, b"x", 1, first=True)
     node.call(publish_rewind, 0)
+    assert shard.events.part_len == 0
     assert (shard.sequence, shard.events.stuck, shard.events.stalled_at) == (sequence, Stuck.NO, 0)
     assert owners(node) == [2, 0, 0, 0]
     node.call(publish_rewind, 1)

@@ -235,6 +235,25 @@ def test_shard_that_waits_for_its_session_reads_when_there_is_room(c):
     assert [name for name, _ in c.published()] == ["READY"]
 
 
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_first_part_lies_in_the_ring_until_there_is_a_buffer(c, cut):
+    c.ready()
+    for n in range(ASSEMBLIES):
+        row = c.box.assemblies[n]
+        row.owner, row.since, row.begun = 7 + n, LAB.g(CORE).now, LAB.g(CORE).now
+    text = message("MESSAGE_CREATE", 2, {"content": "x" * 300})
+    head = len(server_frame(1, text)) - len(text)
+    frame = server_frame(1, text)
+    c.raw(frame[: head + cut])
+    assert c.shard.events.part_len == cut
+    c.raw(frame[head + cut :] + server_frame(1, message("A", 3)))
+    assert (c.published(), c.shard.sequence) == ([], 1)
+    c.box.assemblies[1].owner = 0
+    c.poll()
+    assert c.published() == [("MESSAGE_CREATE", text), ("A", message("A", 3))]
+    assert (c.shard.events.part_len, c.shard.events.stuck) == (0, Stuck.NO)
+
+
 def test_stuck_shard_hears_but_publishes_nothing(c):
     c.ready()
     c.shard.events.stuck, c.shard.events.stuck_at = Stuck.DROPPED, LAB.g(CORE).now

@@ -1,0 +1,231 @@
+"""Shards that wait for room: for how long, in which order, and what it costs in the end."""
+
+import pytest
+
+from firmware.events.outbox import outbox_publish
+from firmware.events.publish import publish_part, publish_whole
+from firmware.events.stall import publish_judge, publish_ready
+from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    ASSEMBLIES,
+    ASSEMBLY_MS,
+    ASSEMBLY_WHOLE_MS,
+    ENTRIES,
+    HEAD_MAX,
+    STALL_MS,
+    STALL_RETRY_MS,
+    TURN_MS,
+)
+from firmware.layouts.shard import End
+from firmware.limits import ASSEMBLY_BYTES, OUTBOX_BYTES, RING_BYTES
+from tests.support.lab import Lab
+from tests.support.publisher import MS, NOW, REGIONS, Publisher
+
+LAB = Lab(outbox_publish, publish_part, publish_whole, publish_ready, publish_judge, extra=REGIONS)
+NEVER = 2**64 - 1
+
+
+@pytest.fixture
+def node():
+    return Publisher(LAB)
+
+
+def part(node, body, n=0, *, first=False):
+    given = {"part": LAB.put(body), "length": len(body), "first": int(first)}
+    node.call(publish_part, n, **given)
+
+
+def whole(node, body, n=0, *, only=False):
+    given = {"part": LAB.put(body), "length": len(body), "only": int(only)}
+    node.call(publish_whole, n, sequence=41, name_len=14, **given)
+
+
+def ready(node, n=0):
+    return 1 - node.call(publish_ready, n).outputs["cf"]
+
+
+def wakes(node, n=0):
+    return node.call(publish_judge, n).outputs["rax"]
+
+
+def owners(node):
+    return [node.box.assemblies[n].owner for n in range(ASSEMBLIES)]
+
+
+def occupy(node):
+    """Let others hold every buffer."""
+    for n in range(ASSEMBLIES):
+        row = node.box.assemblies[n]
+        row.owner, row.since, row.begun = 7 + n, node.now, node.now
+
+
+def test_shard_waits_for_room_for_a_second(node):
+    assert ready(node)
+    node.box.next = ENTRIES
+    assert not ready(node)
+    assert node.shard().events.stalled_at == NOW
+    assert wakes(node) == NOW + STALL_RETRY_MS * MS
+    node.now = NOW + STALL_MS * MS - 1
+    assert not ready(node)
+    assert wakes(node) == node.now + STALL_RETRY_MS * MS
+    node.box.first = 1
+    assert ready(node)
+    assert node.shard().events.stalled_at == 0
+    assert wakes(node) == NEVER
+
+
+def test_shard_that_has_nothing_to_say_reads_on_and_loses_nothing(node):
+    node.box.next = ENTRIES
+    assert not ready(node)
+    node.now = NOW + STALL_MS * MS
+    for _ in range(2):
+        assert ready(node)
+        assert wakes(node) == NEVER
+        node.now += 5_000 * MS
+    stream = node.shard().events
+    assert (stream.stuck, node.box.dropped, stream.stalled_at) == (Stuck.NO, 0, NOW)
+    node.box.first = 1
+    assert ready(node)
+    assert stream.stalled_at == 0
+    whole(node, b"{}", only=True)
+    assert b".ev.5." in node.queued()
+
+
+def test_dispatch_that_finds_no_room_then_is_what_makes_it_stuck(node):
+    node.box.next = ENTRIES
+    ready(node)
+    node.now = NOW + STALL_MS * MS
+    assert ready(node)
+    whole(node, b"{}", only=True)
+    stream = node.shard().events
+    assert (stream.stuck, stream.stuck_at, stream.stalled_at) == (Stuck.DROPPED, node.now, 0)
+    assert node.box.dropped == 1
+    assert ready(node)
+
+
+@pytest.mark.parametrize(
+    ("filled", "most"),
+    [(0, RING_BYTES), (100_000, RING_BYTES + 100_000), (2**31, RING_BYTES + ASSEMBLY_BYTES)],
+)
+def test_room_is_asked_for_what_has_come_of_a_message_too(node, filled, most):
+    row = node.box.assemblies[1]
+    row.owner, row.filled = 1, filled
+    node.skip_to(OUTBOX_BYTES)
+    node.box.end += OUTBOX_BYTES - HEAD_MAX - most
+    assert ready(node)
+    node.box.end += 1
+    assert not ready(node)
+
+
+def test_message_in_one_part_needs_no_buffer(node):
+    occupy(node)
+    assert ready(node)
+    whole(node, b"{}", only=True)
+    assert b".ev.5." in node.queued()
+    assert owners(node) == [7, 8, 9, 10]
+
+
+def test_first_part_waits_for_a_buffer_where_it_lies(node):
+    occupy(node)
+    part(node, b"<aa", first=True)
+    stream = node.shard().events
+    assert (stream.part_len, stream.stuck) == (3, Stuck.NO)
+    assert not ready(node)
+    assert wakes(node) == NOW + STALL_RETRY_MS * MS
+    node.box.assemblies[2].owner = 0
+    assert ready(node)
+    assert (stream.part_len, stream.stalled_at, owners(node)) == (0, 0, [7, 8, 1, 10])
+    part(node, b"AA")
+    whole(node, b"aa>")
+    assert node.queued().endswith(b"\r\n\r\n<aaAAaa>\r\n")
+
+
+def test_message_without_a_buffer_is_found_out_at_its_end(node):
+    occupy(node)
+    part(node, b"<aa", first=True)
+    assert not ready(node)
+    node.now = NOW + STALL_MS * MS
+    assert ready(node)
+    stream = node.shard().events
+    assert (stream.part_len, stream.stuck) == (0, Stuck.NO)
+    part(node, b"AA")
+    assert ready(node)
+    whole(node, b"aa>")
+    assert (stream.stuck, node.queued()) == (Stuck.DROPPED, b"")
+
+
+def test_buffer_that_does_not_grow_is_taken_away(node):
+    occupy(node)
+    node.box.assemblies[3].owner, node.box.assemblies[3].since = 2, NOW - 1
+    node.now = NOW + ASSEMBLY_MS * MS
+    part(node, b"{", first=True)
+    assert owners(node) == [7, 8, 9, 1]
+    # Who had it finds out when its message ends.
+    part(node, b"more", 1)
+    whole(node, b"end", 1)
+    assert (node.shard(1).events.stuck, node.queued()) == (Stuck.DROPPED, b"")
+
+
+def test_message_that_trickles_gives_its_buffer_up_in_the_end(node):
+    occupy(node)
+    node.now = NOW + ASSEMBLY_WHOLE_MS * MS
+    for n in range(ASSEMBLIES):
+        node.box.assemblies[n].since = node.now
+    part(node, b"{", first=True)
+    assert owners(node) == [7, 8, 9, 10]
+    node.now += 1
+    assert ready(node)
+    assert owners(node) == [1, 8, 9, 10]
+    assert (node.box.assemblies[0].begun, node.box.assemblies[0].filled) == (node.now, 1)
+
+
+def test_who_asked_first_gets_the_next_buffer(node):
+    occupy(node)
+    part(node, b"{", 1, first=True)
+    assert (node.box.turn, node.box.turn_at) == (2, NOW)
+    node.box.assemblies[0].owner = 0
+    # The other one does not ask before it, though it asks earlier.
+    part(node, b"{", first=True)
+    assert (owners(node)[0], node.shard().events.part_len) == (0, 1)
+    assert not ready(node)
+    assert ready(node, 1)
+    assert (owners(node)[0], node.box.turn) == (2, 0)
+    assert not ready(node)
+    assert node.box.turn == 1
+    node.box.assemblies[1].owner = 0
+    assert ready(node)
+    assert owners(node)[:2] == [2, 1]
+
+
+def test_turn_of_one_that_does_not_ask_any_more_is_over(node):
+    occupy(node)
+    part(node, b"{", 1, first=True)
+    node.box.assemblies[0].owner = 0
+    node.now = NOW + TURN_MS * MS
+    part(node, b"{", first=True)
+    assert owners(node)[0] == 0
+    node.now += 1
+    assert ready(node)
+    assert (owners(node)[0], node.box.turn) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("stuck", "later", "over"),
+    [
+        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS - 1, False),
+        (Stuck.DROPPED, ACK_TIMEOUT_MS * MS, True),
+        (Stuck.FAILED, 0, True),
+    ],
+)
+def test_stuck_shard_is_closed(node, stuck, later, over):
+    shard = node.shard()
+    shard.events.stuck, shard.events.stuck_at = stuck, NOW
+    node.now = NOW + later
+    at = node.call(publish_judge, 0).outputs["rax"]
+    if over:
+        assert (shard.failure, shard.failure_close) == (End.SEND_FAILED, CLOSE_KEEPING_SESSION)
+        assert (shard.last_error, at) == (PUBLISH_OVERDUE.code, NEVER)
+    else:
+        assert (shard.failure, at) == (End.NONE, NOW + ACK_TIMEOUT_MS * MS)
