@@ -3,7 +3,7 @@
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.tokens import key_number
 from firmware.layouts.bus import BUS, BUS_IN, DATA, BusLink, BusMessage
-from firmware.layouts.events import EventStream, Stuck
+from firmware.layouts.events import EventStream, GapTold, Stuck
 from firmware.layouts.gateway import GatewayContext, GatewayState
 from firmware.layouts.log import PUBLISH_REFUSED, PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, CORE, Clock, CoreState, Slot, core
@@ -75,7 +75,9 @@ def entry_at(a: Asm) -> OutboxEntry:
 
 
 @routine(
-    inputs=[In(RDX, OutboxEntry, "a publication that is answered or given up")],
+    inputs=[
+        In(RDX, OutboxEntry, "a publication that is answered or given up: the one before `first`")
+    ],
     clobbers=CALLER_SAVED,
     reads=[
         OutboxEntry,
@@ -85,9 +87,13 @@ def entry_at(a: Asm) -> OutboxEntry:
         GatewayContext.state,
         GatewayContext.seq_acked,
         EventStream.stuck,
+        EventStream.gap_told,
+        EventStream.owed_number,
+        Outbox.first,
     ],
     writes=[
         GatewayContext.seq_acked,
+        EventStream.gap_told,
         EventStream.stuck,
         EventStream.stuck_at,
         Slot.deadline,
@@ -112,6 +118,18 @@ def outbox_credit(a: Asm, entry: OutboxEntry) -> None:
     a.mov(EBX, slot.context)
     a.test(EBX, EBX)
     a.jz(done)
+    # No service repeats a GAP: it is owed until the stream has it.
+    with a.block() as other:
+        a.cmp(shard.events.gap_told, GapTold.SAID)
+        a.leave(NE, other)
+        a.mov(ECX, OUT.first)
+        a.dec(ECX)
+        a.cmp(ECX, shard.events.owed_number)
+        a.leave(NE, other)
+        a.mov(shard.events.gap_told, GapTold.OWED)
+        a.cmp(entry.state, EntryState.DONE)
+        a.leave(NE, other)
+        a.mov(shard.events.gap_told, GapTold.ALL)
     # What came over another connection was repeated, or will be.
     a.mov(ECX, entry.connection)
     a.cmp(ECX, shard.connection)

@@ -2,16 +2,18 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.events.outbox import COMPUTED, outbox_publish
-from firmware.layouts.events import EVENT_UNKNOWN, EventStream, Notice, Stuck
+from firmware.layouts.events import EVENT_UNKNOWN, EventStream, GapTold, Notice, Stuck
 from firmware.layouts.outbox import NOTICE_NAMES, OUTBOX, Outbox
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.text import TEXT_OUT
 from firmware.text import put, put_decimal
 from toolchain.asm import (
+    CF,
     EAX,
     ECX,
     EDX,
     NE,
+    R8,
     R8D,
     R9D,
     R12,
@@ -22,16 +24,22 @@ from toolchain.asm import (
     R14D,
     R15,
     R15D,
+    RAX,
     RBX,
     RCX,
     RDI,
     RDX,
     RSI,
+    A,
     Asm,
+    B,
+    C,
     E,
     In,
     Label,
+    Out,
     Reg32,
+    Z,
     mem8,
     routine,
 )
@@ -76,29 +84,87 @@ def _name(a: Asm, kind: Reg32, out: Label) -> None:
 @routine(
     inputs=[
         In(RBX, ShardContext, "the shard"),
+        In(ECX, int, "first sequence that may be missing; 0 = none, EVENT_UNKNOWN = not known"),
+        In(R8D, int, "last one; EVENT_UNKNOWN = not known"),
+    ],
+    outputs=[Out(CF, "1 = there is nothing to say")],
+    clobbers=[RAX, RCX, R8],
+    reads=[EventStream.gap_told, EventStream.owed_first, EventStream.owed_last],
+    writes=[EventStream.gap_told, EventStream.owed_first, EventStream.owed_last],
+    source="firmware/docs/events.md#gaps-on-the-bus",
+)
+def gap_owe(a: Asm, shard: ShardContext, first: Reg32, last: Reg32) -> None:
+    """Note what may be missing beside what the stream was not told yet: one range that holds both."""
+    stream, nothing, new = shard.events, a.label("nothing"), a.label("new")
+    a.test(first, first)
+    with a.if_(Z):
+        a.cmp(stream.gap_told, GapTold.OWED)
+        a.j(NE, nothing)
+        a.clc()
+        a.ret()
+    a.cmp(stream.gap_told, GapTold.ALL)
+    a.j(E, new)
+    # Not known is below every first and above every last.
+    a.inc(first)
+    a.mov(EAX, stream.owed_first)
+    a.inc(EAX)
+    a.cmp(EAX, first)
+    a.cmov(B, first, EAX)
+    a.dec(first)
+    a.mov(EAX, stream.owed_last)
+    a.cmp(EAX, last)
+    a.cmov(A, last, EAX)
+    a.place(new)
+    a.mov(stream.owed_first, first)
+    a.mov(stream.owed_last, last)
+    a.mov(stream.gap_told, GapTold.OWED)
+    a.clc()
+    a.ret()
+    a.place(nothing)
+    a.stc()
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBX, ShardContext, "the shard"),
         In(EDX, int, "Notice"),
         In(ECX, int, "first value; EVENT_UNKNOWN = not known"),
         In(R8D, int, "second value; EVENT_UNKNOWN = not known"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[ShardContext.sequence, EventStream.stuck],
-    writes=[Outbox.stub, Outbox.notice, TEXT_OUT],
-    calls=[outbox_publish, put_decimal],
+    reads=[
+        ShardContext.sequence,
+        EventStream.stuck,
+        EventStream.owed_first,
+        EventStream.owed_last,
+        Outbox.next,
+    ],
+    writes=[
+        Outbox.stub,
+        Outbox.notice,
+        EventStream.gap_told,
+        EventStream.owed_number,
+        TEXT_OUT,
+    ],
+    calls=[gap_owe, outbox_publish, put_decimal],
     saves=[R12, R13, R14, R15],
     source="firmware/docs/events.md#notices-on-the-bus",
 )
 def notice_publish(a: Asm, shard: ShardContext, kind: Reg32, first: Reg32, second: Reg32) -> None:
-    """Publish a notice; one that says that nothing is missing, and one of a stuck shard, is left out."""
+    """Publish a notice; a stuck shard says none, and a GAP without which nothing would be unknown is left out."""
     out = a.label("out")
     a.mov(R12D, kind)
     a.mov(R13D, first)
     a.mov(R14D, second)
-    a.cmp(shard.events.stuck, Stuck.NO)
-    a.j(NE, out)
     a.cmp(kind, Notice.GAP)
     with a.if_(E):
-        a.cmp(R13D, 0)
-        a.j(E, out)
+        a.call(gap_owe)
+        a.j(C, out)
+        a.mov(R13D, shard.events.owed_first)
+        a.mov(R14D, shard.events.owed_last)
+    a.cmp(shard.events.stuck, Stuck.NO)
+    a.j(NE, out)
     _name(a, R12D, out)
     a.mov(R15D, R9D)
     a.mov(R12, RDX)
@@ -125,5 +191,13 @@ def notice_publish(a: Asm, shard: ShardContext, kind: Reg32, first: Reg32, secon
     a.mov(R9D, R15D)
     a.call(outbox_publish)
     a.mov(OUTBOX.it.notice, 0)
+    a.j(C, out)
+    a.lea(RAX, NAMES[Notice.GAP].address)
+    a.cmp(R12, RAX)
+    with a.if_(E):
+        a.mov(shard.events.gap_told, GapTold.SAID)
+        a.mov(EAX, OUTBOX.it.next)
+        a.dec(EAX)
+        a.mov(shard.events.owed_number, EAX)
     a.place(out)
     a.ret()

@@ -2,16 +2,16 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.events.assembly import assembly_add, assembly_find, assembly_take
+from firmware.events.notices import notice_publish
 from firmware.events.outbox import COMPUTED, outbox_room
 from firmware.failure import shard_fail
-from firmware.layouts.events import PUBLISH_OVERDUE, EventStream, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.events import PUBLISH_OVERDUE, EventStream, GapTold, Notice, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayContext, GatewayState
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, STALL_MS, STALL_RETRY_MS, Assembly
+from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, STALL_MS, STALL_RETRY_MS, Assembly
 from firmware.layouts.shard import End, ShardContext
 from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
 from toolchain.asm import (
-    BE,
     CF,
     EAX,
     ECX,
@@ -115,15 +115,17 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
         EventStream.stuck,
         EventStream.stuck_at,
         EventStream.stalled_at,
+        EventStream.gap_told,
+        GatewayContext.state,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    calls=[shard_fail],
+    calls=[notice_publish, shard_fail],
     source="firmware/docs/events.md#stuck",
 )
 def publish_judge(a: Asm, shard: ShardContext) -> None:
-    """End the connection of a stuck shard, so that it resumes from what is acknowledged."""
-    stream = shard.events
+    """End the connection of a stuck shard, so that it resumes from what is acknowledged; say what is owed."""
+    stream, out = shard.events, a.label("out")
     a.cmp(stream.stuck, Stuck.DROPPED)
     with a.if_(B):
         # One that reads on without room is woken by what comes.
@@ -133,8 +135,20 @@ def publish_judge(a: Asm, shard: ShardContext) -> None:
         a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_RETRY_MS)
         a.add(RAX, core.now)
         a.cmp(RCX, core.now)
-        with a.if_(BE):
-            a.mov(RAX, -1)
+        a.j(A, out)
+        # A GAP that found no room, or was not taken, is said again between two dispatches.
+        a.mov(RAX, -1)
+        a.cmp(stream.gap_told, GapTold.OWED)
+        a.j(NE, out)
+        a.cmp(shard.gateway.state, GatewayState.READY)
+        a.j(NE, out)
+        a.mov(EDX, Notice.GAP)
+        a.xor(ECX, ECX)
+        a.xor(R8D, R8D)
+        a.call(notice_publish)
+        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, AGAIN_MS)
+        a.add(RAX, core.now)
+        a.place(out)
         a.ret()
     with a.if_(E):
         a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, ACK_TIMEOUT_MS)

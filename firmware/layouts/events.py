@@ -68,6 +68,16 @@ class Stuck(enum.IntEnum):
     """One was not taken: nothing counts any more."""
 
 
+class GapTold(enum.IntEnum):
+    """Whether the stream has the last GAP of a shard."""
+
+    ALL = 0
+    OWED = 1
+    """It has to be said, or said again."""
+    SAID = 2
+    """It waits in the outbox, or for its acknowledgement."""
+
+
 class EventHeader(Struct):
     """The head of every datagram, little-endian; `length` bytes of body follow, then the name."""
 
@@ -115,7 +125,7 @@ class Events(Struct):
 class EventStream(Struct):
     """What a shard is handing on; outside the wipe, because a gap outlives its connection."""
 
-    SIZE = 0x90
+    SIZE = 0xA0
     open = u32(0x00, "bits by place: who gets the event that runs; 0 = none runs")
     withheld = u32(0x04, "1 = the body of the event that runs is not handed on")
     gap_open = u32(0x08, "1 = a session ended after READY and no other has begun")
@@ -129,6 +139,10 @@ class EventStream(Struct):
     stuck_at = u64(0x70, "TSC when it got stuck; counts with `stuck`")
     part_at = ptr(0x78, "first part of a message, in the receive ring; counts with `part_len`")
     part_len = u32(0x80, "its bytes while it waits for a buffer; 0 = none waits")
+    gap_told = enum32(0x84, GapTold, "whether a GAP is on the stream")
+    owed_first = u32(0x88, "first sequence that it names; counts unless `gap_told` is ALL")
+    owed_last = u32(0x8C, "last one")
+    owed_number = u32(0x90, "number of its publication; counts while it is SAID")
     header = nested(0x40, EventHeader, "of the next datagram, without stream and number")
 
 

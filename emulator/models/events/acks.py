@@ -8,7 +8,7 @@ from emulator.models.fleet.tokens import key_number
 from emulator.models.log import log
 from firmware.events.acks import ERROR_KEY, TOO_LARGE
 from firmware.layouts.bus import BUS, BUS_IN, DATA
-from firmware.layouts.events import Stuck
+from firmware.layouts.events import GapTold, Stuck
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import PUBLISH_REFUSED, PUBLISH_STUCK
 from firmware.layouts.node import CLOCK, CORE
@@ -36,6 +36,11 @@ def outbox_credit(w: World, entry: int) -> None:
         return
     context = w.view(ShardContext, slot.context)
     gateway, stream = context.gateway, context.events
+    number = (w.g(OUTBOX).first - 1) % 2**32
+    if stream.gap_told == GapTold.SAID and number == stream.owed_number:
+        stream.gap_told = GapTold.OWED
+        if row.state == EntryState.DONE:
+            stream.gap_told = GapTold.ALL
     if (
         row.connection != context.connection
         or gateway.state not in _CONNECTED

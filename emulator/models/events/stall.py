@@ -2,12 +2,13 @@
 
 from emulator.effects import World, model
 from emulator.models.events.assembly import assembly_add, assembly_find, assembly_take
+from emulator.models.events.notices import notice_publish
 from emulator.models.events.outbox import outbox_room
 from emulator.models.failure import shard_fail
-from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.events import PUBLISH_OVERDUE, GapTold, Notice, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
 from firmware.layouts.node import CLOCK, CORE
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, STALL_MS, STALL_RETRY_MS, Assembly
+from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, STALL_MS, STALL_RETRY_MS, Assembly
 from firmware.layouts.shard import End, ShardContext
 from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
 
@@ -49,11 +50,17 @@ def publish_ready(w: World, shard: int) -> int:
 @model
 def publish_judge(w: World, shard: int) -> int:
     """A failed publication ends the connection at once, a dropped one after as long as an answer may take."""
-    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
+    context, now = w.view(ShardContext, shard), w.g(CORE).now
+    stream = context.events
     per_ms = w.g(CLOCK).tsc_cycles_per_ms
     if stream.stuck == Stuck.NO:
         waits = (stream.stalled_at + per_ms * STALL_MS) % 2**64 > now
-        return (now + per_ms * STALL_RETRY_MS) % 2**64 if waits else NEVER
+        if waits:
+            return int((now + per_ms * STALL_RETRY_MS) % 2**64)
+        if stream.gap_told != GapTold.OWED or context.gateway.state != GatewayState.READY:
+            return NEVER
+        notice_publish(w, shard, Notice.GAP, 0, 0)
+        return int((now + per_ms * AGAIN_MS) % 2**64)
     due = (stream.stuck_at + per_ms * ACK_TIMEOUT_MS) % 2**64
     if stream.stuck == Stuck.DROPPED and due > now:
         return int(due)

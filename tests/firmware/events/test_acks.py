@@ -5,7 +5,7 @@ import pytest
 from firmware.events.acks import outbox_answer, outbox_overdue, outbox_settle
 from firmware.events.outbox import outbox_publish
 from firmware.layouts.bus import BUS, DATA
-from firmware.layouts.events import Stuck
+from firmware.layouts.events import GapTold, Stuck
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import LOG
 from firmware.layouts.node import CORE
@@ -206,6 +206,51 @@ def test_nothing_counts_behind_what_was_given_up(node, state):
     answer(node, 1)
     node.call(outbox_settle)
     assert (node.shard().events.stuck, node.shard().gateway.seq_acked) == (Stuck.FAILED, 40)
+
+
+def owe(node, number, told=GapTold.SAID):
+    stream = node.shard().events
+    stream.gap_told, stream.owed_number = told, number
+    return stream
+
+
+@pytest.mark.parametrize("state", [GatewayState.IDLE, GatewayState.READY])
+def test_gap_is_told_when_the_stream_has_it(node, state):
+    """Also one of a connection that is over: what it says is no less true."""
+    node.box.first = node.box.next = node.box.sending = 2**32 - 1
+    publish(node, 40)
+    publish(node, 40)
+    node.shard().gateway.state = state
+    stream = owe(node, 0)
+    answer(node, 2**32 - 1)
+    assert stream.gap_told == GapTold.SAID
+    answer(node, 0)
+    assert stream.gap_told == GapTold.ALL
+
+
+def test_gap_that_was_given_up_is_owed_again(node):
+    publish(node, 40)
+    stream = owe(node, 0)
+    node.now += ACK_TIMEOUT_MS * MS
+    node.call(outbox_overdue)
+    assert (stream.gap_told, stream.stuck) == (GapTold.OWED, Stuck.FAILED)
+
+
+@pytest.mark.parametrize("told", [GapTold.ALL, GapTold.OWED])
+def test_answer_to_an_older_gap_settles_nothing(node, told):
+    publish(node, 40)
+    publish(node, 40, 1)
+    stream = owe(node, 0, told)
+    answer(node, 0)
+    answer(node, 1)
+    assert stream.gap_told == told
+
+
+def test_gap_of_a_shard_is_settled_by_its_own_entry(node):
+    publish(node, 40, 1)
+    stream = owe(node, 0)
+    answer(node, 0)
+    assert stream.gap_told == GapTold.SAID
 
 
 @pytest.mark.parametrize("state", [GatewayState.IDLE, GatewayState.WAIT_HELLO, GatewayState.ANSWER])

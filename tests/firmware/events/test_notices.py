@@ -5,7 +5,7 @@ import json
 import pytest
 
 from firmware.events.notices import notice_publish
-from firmware.layouts.events import EVENT_UNKNOWN, Notice, Stuck
+from firmware.layouts.events import EVENT_UNKNOWN, GapTold, Notice, Stuck
 from firmware.layouts.outbox import ENTRIES
 from tests.support.lab import Lab
 from tests.support.publisher import REGIONS, Publisher
@@ -56,6 +56,65 @@ def test_no_gap_is_no_event(node):
 @pytest.mark.parametrize("kind", [0, 6, 255])
 def test_what_is_no_notice_is_not_published(node, kind):
     assert say(node, kind) == b""
+
+
+def told(node, n=0):
+    stream = node.shard(n).events
+    return (GapTold(stream.gap_told), stream.owed_first, stream.owed_last)
+
+
+def test_gap_is_owed_until_it_is_said(node):
+    node.shard().events.stuck = Stuck.FAILED
+    assert say(node, Notice.GAP, 41, 44) == b""
+    assert told(node) == (GapTold.OWED, 41, 44)
+    node.shard().events.stuck = Stuck.NO
+    node.box.next = node.box.first + ENTRIES
+    assert say(node, Notice.GAP) == b""
+    assert told(node) == (GapTold.OWED, 41, 44)
+    node.box.next = node.box.first
+    body = json.loads(say(node, Notice.GAP).split(b"\r\n\r\n")[1])
+    assert (body["first"], body["second"]) == (41, 44)
+    assert told(node) == (GapTold.SAID, 41, 44)
+    assert node.shard().events.owed_number == 7
+    # It is on its way: nothing more is to be said.
+    text = node.queued()
+    assert say(node, Notice.GAP) == text
+
+
+@pytest.mark.parametrize("state", [GapTold.OWED, GapTold.SAID])
+@pytest.mark.parametrize(
+    ("owed", "new", "both"),
+    [
+        ((41, 44), (41, 44), (41, 44)),
+        ((41, 44), (50, 52), (41, 52)),
+        ((50, 52), (41, 44), (41, 52)),
+        ((41, 60), (50, 52), (41, 60)),
+        ((41, 44), (60, EVENT_UNKNOWN), (41, EVENT_UNKNOWN)),
+        ((60, EVENT_UNKNOWN), (5, 7), (5, EVENT_UNKNOWN)),
+        ((EVENT_UNKNOWN, EVENT_UNKNOWN), (5, 7), (EVENT_UNKNOWN, EVENT_UNKNOWN)),
+        ((5, 7), (EVENT_UNKNOWN, EVENT_UNKNOWN), (EVENT_UNKNOWN, EVENT_UNKNOWN)),
+    ],
+)
+def test_two_gaps_are_one_that_holds_both(node, state, owed, new, both):
+    stream = node.shard().events
+    stream.gap_told, (stream.owed_first, stream.owed_last) = state, owed
+    body = json.loads(say(node, Notice.GAP, *new).split(b"\r\n\r\n")[1])
+    values = tuple(None if value == EVENT_UNKNOWN else value for value in both)
+    assert (body["first"], body["second"]) == values
+    assert told(node) == (GapTold.SAID, *both)
+
+
+def test_what_the_stream_was_told_is_no_part_of_the_next_gap(node):
+    stream = node.shard().events
+    stream.owed_first, stream.owed_last = 5, EVENT_UNKNOWN
+    say(node, Notice.GAP, 41, 44)
+    assert told(node) == (GapTold.SAID, 41, 44)
+
+
+def test_other_notices_are_not_owed(node):
+    say(node, Notice.RESUMED, 40)
+    say(node, Notice.NEW_SESSION, 40)
+    assert told(node) == (GapTold.ALL, 0, 0)
 
 
 def test_stuck_shard_says_nothing(node):

@@ -5,10 +5,11 @@ import pytest
 from firmware.events.outbox import outbox_publish
 from firmware.events.publish import publish_part, publish_whole
 from firmware.events.stall import publish_judge, publish_ready
-from firmware.layouts.events import PUBLISH_OVERDUE, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
+from firmware.layouts.events import PUBLISH_OVERDUE, GapTold, Stuck
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
 from firmware.layouts.outbox import (
     ACK_TIMEOUT_MS,
+    AGAIN_MS,
     ASSEMBLIES,
     ASSEMBLY_MS,
     ASSEMBLY_WHOLE_MS,
@@ -209,6 +210,28 @@ def test_turn_of_one_that_does_not_ask_any_more_is_over(node):
     node.now += 1
     assert ready(node)
     assert (owners(node)[0], node.box.turn) == (1, 0)
+
+
+def test_gap_that_is_owed_is_said_again(node):
+    stream = node.shard().events
+    stream.gap_told, stream.owed_first, stream.owed_last = GapTold.OWED, 41, 44
+    node.box.next = ENTRIES
+    assert wakes(node) == NOW + AGAIN_MS * MS
+    assert stream.gap_told == GapTold.OWED
+    node.box.first = ENTRIES
+    assert wakes(node) == NOW + AGAIN_MS * MS
+    assert b".ev.5.SHARDFW_GAP " in node.queued()
+    assert b'"first":41,"second":44}' in node.queued()
+    assert (stream.gap_told, stream.owed_number) == (GapTold.SAID, ENTRIES)
+    assert wakes(node) == NEVER
+
+
+@pytest.mark.parametrize("state", [s for s in GatewayState if s != GatewayState.READY])
+def test_gap_is_said_of_a_session_that_runs(node, state):
+    node.shard().gateway.state = state
+    node.shard().events.gap_told = GapTold.OWED
+    assert wakes(node) == NEVER
+    assert node.queued() == b""
 
 
 @pytest.mark.parametrize(
