@@ -13,6 +13,7 @@ from firmware.layouts.outbox import (
     ENTRIES,
     HEAD_MAX,
     OUTBOX,
+    STREAM,
     STUB_MAX,
     EntryState,
     Outbox,
@@ -53,7 +54,7 @@ from toolchain.asm import (
 from toolchain.layout.data import constant
 
 ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
-TAKEN = b'{"stream":'
+TAKEN = b'{"stream":"' + STREAM + b'",'
 """How the answer begins that says where a publication lies; an error begins otherwise."""
 DOUBLE = b"true}"
 """How it ends when the stream knew the publication already."""
@@ -316,9 +317,9 @@ def outbox_answer(a: Asm) -> None:
     a.mov(ECX, IN.body_len)
     a.cmp(ECX, len(TAKEN) + len(DOUBLE))
     a.jb(refused)
-    for at, mem in ((0, mem64), (len(TAKEN) - 8, mem64)):  # unrolled: the two overlap
+    for at in (0, 8, len(TAKEN) - 8):  # unrolled: the last two overlap
         a.mov(RAX, int.from_bytes(TAKEN[at : at + 8], "little"))
-        a.cmp(mem(RSI, at, ref=ANSWER), RAX)
+        a.cmp(mem64(RSI, at, ref=ANSWER), RAX)
         a.jne(refused)
     a.mov(entry.state, EntryState.DONE)
     a.mov(OUT.refusals, 0)

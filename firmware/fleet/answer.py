@@ -7,6 +7,7 @@ from firmware.layouts.bus import BUS_IN, BusMessage
 from firmware.layouts.fleet import (
     FLEET,
     OPS_MAX,
+    STREAM,
     Fleet,
     FleetOp,
     HeldPhase,
@@ -45,6 +46,9 @@ from toolchain.asm import (
 )
 from toolchain.layout.data import constant
 
+NAMED = constant(
+    "fleet_stream_key", b'"stream":"' + STREAM + b'"', "which stream an answer is from"
+)
 SEQUENCE = constant("fleet_seq_key", b'"seq":', "where a record was stored")
 
 
@@ -60,7 +64,7 @@ SEQUENCE = constant("fleet_seq_key", b'"seq":', "where a record was stored")
     source="firmware/docs/fleet.md#answers",
 )
 def answer_read(a: Asm) -> None:
-    """Read the answer in hand; what is no grant is counted and means nothing."""
+    """Read the answer in hand; what is no grant of the bucket's stream is counted and means nothing."""
     none = a.label("none")
     a.cmp(BUS_IN.it.status, 0)
     a.j(NE, none)
@@ -75,6 +79,12 @@ def answer_read(a: Asm) -> None:
     a.mov(EDX, ERROR.size)
     a.call(key_find)
     a.j(NC, none)
+    # Another stream answers whoever names this inbox in a message to it.
+    body()
+    a.lea(RDI, NAMED.address)
+    a.mov(EDX, NAMED.size)
+    a.call(key_find)
+    a.j(C, none)
     body()
     a.lea(RDI, SEQUENCE.address)
     a.mov(EDX, SEQUENCE.size)

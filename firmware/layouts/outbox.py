@@ -12,6 +12,8 @@ from firmware.layouts.events import Notice
 from toolchain.asm.operands import Region
 from toolchain.layout import Global, Struct, array, bytes_, enum8, ptr, u8, u32, u64
 
+STREAM = b"SHARDFW_EV"
+"""The stream that the events go to; its name stands in every acknowledgement."""
 ENTRIES = 512
 """Publications that may wait for their acknowledgement."""
 ASSEMBLIES = 4

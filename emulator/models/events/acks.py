@@ -6,7 +6,7 @@ from emulator.effects import World, model
 from emulator.models.events.outbox import entry
 from emulator.models.fleet.tokens import key_number
 from emulator.models.log import log
-from firmware.events.acks import ERROR_KEY, TOO_LARGE
+from firmware.events.acks import ERROR_KEY, TAKEN, TOO_LARGE
 from firmware.layouts.bus import BUS, BUS_IN, DATA
 from firmware.layouts.events import GapTold, Stuck
 from firmware.layouts.gateway import GatewayState
@@ -118,7 +118,7 @@ def outbox_answer(w: World) -> None:
     if row is None:
         return
     body = w.read(message.body, message.body_len)
-    if len(body) >= 15 and body.startswith(b'{"stream":'):
+    if len(body) >= len(TAKEN) + 5 and body.startswith(b'{"stream":"SHARDFW_EV",'):
         row.state = EntryState.DONE
         box.refusals, box.since = 0, w.g(CORE).now
         box.acknowledged += 1

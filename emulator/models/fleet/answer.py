@@ -6,6 +6,7 @@ from emulator.effects import World, model
 from emulator.models.fleet.held import entries, held_grant
 from emulator.models.fleet.tokens import key_find, key_number
 from emulator.models.log import log_write
+from firmware.fleet.answer import NAMED
 from firmware.layouts.bus import BUS_IN
 from firmware.layouts.fleet import (
     FLEET,
@@ -17,10 +18,11 @@ from firmware.layouts.log import FLEET_RELEASED
 
 @model
 def answer_read(w: World) -> tuple[int, int]:
-    """A sequence above zero and no error."""
+    """A sequence above zero, no error, and the stream's name."""
     message = w.g(BUS_IN)
     at, end = message.body, message.body + message.body_len
-    if not message.status and key_find(w, at, end, w.address("fleet_error_key"), 8)[0]:
+    taken = not message.status and key_find(w, at, end, w.address("fleet_error_key"), 8)[0]
+    if taken and not key_find(w, at, end, w.address(NAMED), NAMED.size)[0]:
         missing, sequence = key_number(w, at, end, w.address("fleet_seq_key"), 6)
         if not missing and sequence:
             return 0, sequence

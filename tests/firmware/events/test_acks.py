@@ -119,6 +119,9 @@ def test_second_answer_means_nothing(node):
         (b"", 503, 0),
         (b"{}", 0, 0),
         (b'{"stream":"x"', 0, 0),
+        (b'{"stream":"ORDERS","seq":1,"duplicate":true}', 0, 0),
+        (b'{"stream":"SHARDFW_EV2","seq":1}', 0, 0),
+        (b'{"stream":"SHARDFW_EV",x}', 0, 0),
         (b"x" * 40, 0, 0),
     ],
 )

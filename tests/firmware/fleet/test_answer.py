@@ -23,6 +23,9 @@ REFUSALS = [
     b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}',
     b'{"error":{"code":400,"err_code":10071},"stream":"KV_shardfw","seq":9}',
     b'{"stream":"KV_shardfw","seq":0}',
+    b'{"seq":8}',
+    b'{"stream":"ORDERS","seq":8}',
+    b'{"stream":"KV_shardfw2","seq":8}',
     b'{"stream":"KV_shardfw"}',
     b"",
 ]
@@ -44,7 +47,11 @@ def hold(place, phase, **fields):
 
 @pytest.mark.parametrize(
     ("body", "revision"),
-    [(GRANT, 8), (b'{"stream":"KV_shardfw", "seq":1,"duplicate": true}', 1), (b'{"seq": 12}', 12)],
+    [
+        (GRANT, 8),
+        (b'{"stream":"KV_shardfw", "seq":1,"duplicate": true}', 1),
+        (b'{"seq": 12,"stream":"KV_shardfw"}', 12),
+    ],
 )
 def test_answer_read_of_a_grant(body, revision):
     take_in_hand(LAB, body, status=0)
