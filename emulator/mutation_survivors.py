@@ -71,7 +71,9 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "clocks_compare": {
         "jb base -> jl base": _SECONDS,
         "jae frozen -> jge frozen": _SECONDS,
-        "jae base -> jge base": _SECONDS,
+        "jb out -> jl out": _SECONDS,
+        "imul rcx, qword Clock.tsc_cycles_per_ms, 0x64 -> nop #2": "both spans are of a hundred milliseconds, and RCX holds the first",
+        "cmovl rdi, rcx -> cmovle rdi, rcx": "at zero the register holds the zero that would be moved",
     },
     "leases_end": {
         "jae endif_6 -> ja endif_6": "at no cycles late, both ways end with zero",
@@ -89,6 +91,27 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "plan_differs": {
         "jae differs -> jge differs": "a plan has at most FLEET_SLOTS_MAX slots",
         "clc -> nop": _EQUAL,
+    },
+    "held_renew": {
+        "mov rax, qword HeldSlot.renew_at -> mov rax, qword HeldSlot.retry_at #2": "it was due, so the next try is the later of the two",
+    },
+    "server_is_deaf": {
+        "jb out_4 -> jl out_4": _STATE,
+        "ja out_4 -> jg out_4": _STATE,
+        "mov eax, 1 -> mov eax, 2": "NEG sets CF for whatever is not zero",
+    },
+    "ticket_take": {
+        "jmp wait -> nop #2": "a ticket that was just asked for is not MINE, which leads to the same place",
+    },
+    "ticket_of": {
+        "clc -> nop": "the ADD of two addresses below 4 GB has left CF clear",
+    },
+    "budget_write": {
+        "clc -> nop": "CF is clear where the branch on it was not taken, and MOV leaves it",
+        "stc -> nop": "both branches that lead here are taken with CF set",
+    },
+    "budget_pay": {
+        "clc -> nop": "the CMP with zero has left CF clear",
     },
     "node_put": {
         "mov ecx, ecx -> nop": _MOVED,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from toolchain.asm.routine import Routine
 
-FLEET = ("guard", "held", "judge", "orders")
+FLEET = ("budget", "guard", "held", "judge", "orders", "renew", "ticket")
 """Modules of the fleet that decide which slots a node may run, and for how long."""
 SCORE_PERCENT = 95
 """What each layer must reach."""
@@ -32,8 +32,8 @@ RECORDED = (
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""
-RECORDED_FLEET = ("guard", "held", "orders")
-"""Those of the fleet; `held` has the tests of `judge`, too."""
+RECORDED_FLEET = ("guard", "held", "orders", "renew", "ticket")
+"""Those of the fleet; `held` has the tests of `judge`, `ticket` those of `budget`."""
 TESTS = (
     "tests/firmware/shard",
     "tests/firmware/gateway",

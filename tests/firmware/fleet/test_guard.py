@@ -267,6 +267,23 @@ def test_clocks_compare_begins_with_the_first_change_of_the_second():
     assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 1, NOW + 700 * MS)
 
 
+def test_clocks_compare_of_the_date_that_it_has_keeps_its_time():
+    """It comes again when the date was not to be read in between."""
+    _, fleet = base(low=BEGIN.second + 5)
+    compare(0, 500)
+    assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX, NOW)
+
+
+@pytest.mark.parametrize(
+    ("now", "late", "dated"), [(2**63, 1, False), (2**63, 0, True), (2**63 - 1, -1, True)]
+)
+def test_clocks_compare_compares_its_last_look_without_a_sign(now, late, dated):
+    _, fleet = base()
+    fleet.rtc_tsc, fleet.rtc_look_at = now - 10_000 * MS, now - late - 100 * MS
+    LAB.call(clocks_compare, Rtc(after(10), now))
+    assert fleet.rtc_second == UNIX + 10 * dated
+
+
 def test_clocks_compare_of_the_same_second_costs_one_register():
     base()
     assert compare(0, 100).looks == 1

@@ -242,6 +242,11 @@ def test_server_is_deaf_when_it_makes_no_watch():
     assert [deaf(), deaf()] == [1, 0]
 
 
+def test_held_tick_all_of_a_node_that_holds_nothing_keeps_its_server():
+    assert LAB.call(held_tick_all, Environment(tsc=lambda: NOW)).outputs["rax"] == NEVER
+    assert (BENCH.link.state, BENCH.link.failures) == (LinkState.UP, 0)
+
+
 def test_held_tick_all_leaves_a_server_that_is_deaf():
     hold(0, renew_at=NOW + 3, retry_at=NOW)
     hold(HELD_MAX - 1, renew_at=NOW + 2, retry_at=NOW)

@@ -81,10 +81,10 @@ def ticket(key=2):
     return LAB.view(Ticket, at)
 
 
-def take(now=NOW, tsc=None):
+def take(now=NOW, tsc=None, spacing=SPACING_MS):
     LAB.g(CORE).now = now
     environment = Environment(tsc=lambda: now if tsc is None else tsc)
-    inputs = {"shard": BENCH.shards[1], "spacing": SPACING_MS}
+    inputs = {"shard": BENCH.shards[1], "spacing": spacing}
     return not LAB.call(ticket_take, environment, **inputs).outputs["cf"]
 
 
@@ -179,7 +179,7 @@ def test_what_the_service_says_is_written_again_on_the_newer_record():
     assert restate() == b""
 
 
-@pytest.mark.parametrize(("age_ms", "written"), [(30_000, True), (30_001, False)])
+@pytest.mark.parametrize(("age_ms", "written"), [(30_000, True), (30_001, False), (-1, False)])
 def test_what_the_service_said_long_ago_is_not_written(age_ms, written):
     say(998, age_ms=age_ms)
     assert bool(restate()) is written
@@ -213,6 +213,24 @@ def test_ticket_take_waits_until_the_record_is_known_long_enough(age, asked):
     found = ready()
     assert not take()
     assert (found.phase == TicketPhase.ASKED) is asked
+
+
+@pytest.mark.parametrize(("age_ms", "asked"), [(6_161, False), (6_162, True)])
+def test_ticket_take_rounds_the_wait_up(age_ms, asked):
+    """(5001 + 1000) 1.01 are 6061.01 ms."""
+    LAB.g(FLEET_VIEW).tickets[2].seen_at = NOW - age_ms * MS
+    found = ready()
+    assert not take(spacing=5_001)
+    assert (found.phase == TicketPhase.ASKED) is asked
+
+
+def test_ticket_take_counts_how_often_the_clock_stood_still():
+    LAB.g(FLEET).frozen = 3
+    found = ready()
+    assert not take()
+    assert (found.phase, found.frozen, found.ask_at) == (TicketPhase.ASKED, 3, 0)
+    answer(ticket_answered, 1, GRANT)
+    assert take(NOW + 1)
 
 
 @pytest.mark.parametrize(
@@ -367,6 +385,18 @@ def test_budget_pay_of_what_is_spent_says_so_once():
     pay()
     assert len(BENCH.lines()) == 2
     assert BENCH.queued() == b""
+
+
+def test_budget_tell_says_what_is_left_and_of_what():
+    LAB.g(FLEET_VIEW).budget.remaining, LAB.g(FLEET_CONFIG).reserve = 3, 5
+    assert pay() == 1
+    (line,) = BENCH.lines()
+    assert line == "fleet.budgetSpent remaining=3 reserve=5 total=1000"
+
+
+def test_budget_pay_in_the_first_second_of_a_node_is_sent():
+    assert pay(5) == 1
+    assert BENCH.queued() != b""
 
 
 def test_budget_pay_without_a_record_pays_nothing():
