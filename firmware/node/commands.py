@@ -5,17 +5,14 @@ from firmware.bus.send import bus_close, bus_open
 from firmware.failure import shard_fail
 from firmware.fleet.cas import control
 from firmware.gateway.submit import gateway_submit
-from firmware.layouts.bus import BUS_IN, BUS_LINE, BusLink, BusMessage, LinkState
+from firmware.layouts.bus import BUS_IN, BusLink, BusMessage, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
-    ANSWER_RESERVE,
     COMMAND_LINE_MAX,
     COMMAND_RESTART,
     COMMAND_SID,
     COMMANDS,
-    ERRORS,
     OP_RESTART,
-    REPLY_PREFIXES,
     RESTART_PACE_MS,
     Commands,
 )
@@ -24,8 +21,9 @@ from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Slot, core
 from firmware.layouts.send import SendResult
 from firmware.layouts.shard import End, ShardContext, ShardState
-from firmware.layouts.text import TEXT_IN, TEXT_OUT
+from firmware.layouts.text import TEXT_OUT
 from firmware.limits import SHARDS_MAX
+from firmware.node.command_reply import command_answer, command_reply_judge
 from firmware.node.command_text import command_parse
 from firmware.node.slots import slot_wake
 from firmware.text import put, put_decimal
@@ -35,7 +33,6 @@ from toolchain.asm import (
     EAX,
     EBX,
     ECX,
-    EDI,
     EDX,
     NE,
     NZ,
@@ -45,7 +42,6 @@ from toolchain.asm import (
     R12D,
     R13,
     R13D,
-    R14,
     RAX,
     RBP,
     RBX,
@@ -55,7 +51,6 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
-    B,
     C,
     E,
     In,
@@ -65,7 +60,6 @@ from toolchain.asm import (
     Z,
     mem8,
     mem16,
-    mem32,
     routine,
 )
 from toolchain.layout.data import constant
@@ -74,18 +68,6 @@ CRLF = int.from_bytes(b"\r\n", "little")
 SUB = constant("command_sub", b"SUB shardfw.", "subscribes the subject of a shard")
 SUBJECT = constant("command_subject", b".cmd.", "what tells commands from events")
 UNSUB = constant("command_unsub", b"UNSUB ", "gives it up")
-PUB = constant("command_pub", b"PUB ", "an answer")
-DONE = constant("command_done", b'{"ok":true}', "it was done")
-REFUSALS = {
-    result: constant(
-        f"command_{name}", b'{"ok":false,"err":"%b"}' % name.encode(), f"refused: {name}"
-    )
-    for result, name in ERRORS.items()
-    if result is not SendResult.RATE_LIMITED
-}
-LIMITED = constant(
-    "command_limited", b'{"ok":false,"err":"rate_limited","retry_after_ms":', "refused for now"
-)
 COMPUTED = Region("nothing", "LEA only computes")
 ROWS = COMMANDS.it.shards
 
@@ -211,107 +193,6 @@ def commands_tick(a: Asm) -> None:
         a.jmp(rows.top)
     a.mov(COMMANDS.it.changed, 0)
     a.place(out)
-    a.ret()
-
-
-@routine(
-    inputs=[
-        In(EDX, int, "SendResult"),
-        In(ECX, int, "milliseconds to wait when RATE_LIMITED"),
-    ],
-    clobbers=CALLER_SAVED,
-    reads=[BusLink.context, BusMessage.reply, BusMessage.reply_len, TEXT_IN],
-    writes=[TEXT_OUT],
-    calls=[bus_open, bus_close, put_decimal],
-    saves=[RBX, RBP, R12, R13, R14],
-    source="firmware/docs/fleet.md#commands",
-)
-def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
-    """Answer the message in hand; who asked for none, or when there is little room, hears nothing."""
-    out, written = a.label("out"), a.label("written")
-    a.mov(R12D, result)
-    a.mov(R13D, wait)
-    a.cmp(BUS_IN.it.reply_len, 0)
-    a.je(out)
-    control(a)
-    a.mov(ECX, BUS_IN.it.reply_len)
-    a.add(ECX, 2 * COMMAND_LINE_MAX + ANSWER_RESERVE)
-    a.call(bus_open)
-    a.j(C, out)
-    # The text first, further on: the line tells its length.
-    a.mov(R14, RDI)
-    a.mov(EAX, BUS_IN.it.reply_len)
-    a.lea(RDI, mem8(RDI, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
-    for code, text in REFUSALS.items():  # unrolled: four texts
-        a.cmp(R12D, code)
-        with a.if_(E):
-            put(a, text)
-            a.jmp(written)
-    a.cmp(R12D, SendResult.RATE_LIMITED)
-    with a.if_(E):
-        put(a, LIMITED)
-        a.mov(EAX, R13D)
-        a.call(put_decimal)
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord("}"))
-        a.inc(RDI)
-    with a.else_():
-        put(a, DONE)
-    a.place(written)
-    a.mov(EAX, BUS_IN.it.reply_len)
-    a.lea(RCX, mem8(R14, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
-    a.sub(RDI, RCX)
-    a.mov(R12D, EDI)
-    a.mov(R13, RCX)
-
-    a.mov(RDI, R14)
-    put(a, PUB)
-    a.mov(RSI, BUS_IN.it.reply)
-    a.mov(ECX, BUS_IN.it.reply_len)
-    a.rep_movsb()
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
-    a.inc(RDI)
-    a.mov(EAX, R12D)
-    a.call(put_decimal)
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
-    a.mov(RSI, R13)
-    a.mov(ECX, R12D)
-    a.rep_movsb()
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
-    a.call(bus_close)
-    a.place(out)
-    a.ret()
-
-
-@routine(
-    outputs=[Out(CF, "1 = nobody may be answered there")],
-    clobbers=[RAX, RCX],
-    reads=[BusMessage.reply, BusMessage.reply_len, BUS_LINE],
-    source="firmware/docs/fleet.md#commands",
-)
-def command_reply_judge(a: Asm) -> None:
-    """Judge where an answer is wanted; where none is, nothing speaks against it."""
-    good = a.label("good")
-    a.mov(ECX, BUS_IN.it.reply_len)
-    a.test(ECX, ECX)
-    a.j(Z, good)
-    a.mov(RAX, BUS_IN.it.reply)
-    for prefix in REPLY_PREFIXES:  # unrolled: two prefixes
-        with a.block() as other:
-            a.cmp(ECX, len(prefix))
-            a.leave(B, other)
-            word = int.from_bytes(prefix[:4], "little")
-            a.cmp(mem32(RAX, ref=BUS_LINE), word)
-            a.leave(NE, other)
-            if len(prefix) > 4:
-                a.cmp(mem16(RAX, 4, ref=BUS_LINE), int.from_bytes(prefix[4:], "little"))
-                a.leave(NE, other)
-            a.jmp(good)
-    a.stc()
-    a.ret()
-    a.place(good)
-    a.clc()
     a.ret()
 
 

@@ -4,20 +4,17 @@ from emulator.effects import World, model
 from emulator.models.bus.send import bus_close, bus_open
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.submit import gateway_submit
+from emulator.models.node.command_reply import command_answer, command_reply_judge, put_words
 from emulator.models.node.command_text import command_parse
 from emulator.models.node.slots import slot_wake
-from emulator.models.text import put_decimal
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
-    ANSWER_RESERVE,
     COMMAND_LINE_MAX,
     COMMAND_RESTART,
     COMMAND_SID,
     COMMANDS,
-    ERRORS,
     OP_RESTART,
-    REPLY_PREFIXES,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import CLOSE_KEEPING_SESSION
@@ -25,16 +22,6 @@ from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.send import SendResult
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.limits import SHARDS_MAX
-
-
-def _say(w: World, at: int, *parts: bytes | int) -> int:
-    for part in parts:
-        if isinstance(part, int):
-            at = put_decimal(w, at, part)
-        else:
-            w.write(at, part)
-            at += len(part)
-    return at
 
 
 def _subscribed(w: World, row: int) -> int:
@@ -49,10 +36,10 @@ def command_subscribe(w: World, link: int, workspace: int, row: int, shard: int)
         return 1
     config, sid = w.g(FLEET_CONFIG), COMMAND_SID + row
     if _subscribed(w, row):
-        at = _say(w, at, b"UNSUB ", sid, b"\r\n")
+        at = put_words(w, at, b"UNSUB ", sid, b"\r\n")
     if shard:
         bot = bytes(config.bot[: config.bot_len])
-        at = _say(w, at, b"SUB shardfw." + bot + b".cmd.", shard - 1, b" ", sid, b"\r\n")
+        at = put_words(w, at, b"SUB shardfw." + bot + b".cmd.", shard - 1, b" ", sid, b"\r\n")
     bus_close(w, link, workspace, at)
     w.write(w.g(COMMANDS).offset_of("shards") + 4 * row, shard.to_bytes(4, "little"))
     return 0
@@ -80,37 +67,6 @@ def commands_tick(w: World) -> None:
         ):
             return
     commands.changed = 0
-
-
-@model
-def command_answer(w: World, result: int, wait: int) -> None:
-    """PUB to whoever asked, with what it says laid down first."""
-    message, link = w.g(BUS_IN), w.g(BUS).links[CONTROL]
-    if not message.reply_len:
-        return
-    size = message.reply_len + 2 * COMMAND_LINE_MAX + ANSWER_RESERVE
-    at, full = bus_open(w, link.address_, link.context, size)
-    if full:
-        return
-    start = at + COMMAND_LINE_MAX + message.reply_len
-    if result == SendResult.OK:
-        end = _say(w, start, b'{"ok":true}')
-    elif result == SendResult.RATE_LIMITED:
-        end = _say(w, start, b'{"ok":false,"err":"rate_limited","retry_after_ms":', wait, b"}")
-    else:
-        end = _say(w, start, b'{"ok":false,"err":"%b"}' % ERRORS[SendResult(result)].encode())
-    text = w.read(start, end - start)
-    subject = w.read(message.reply, message.reply_len)
-    end = _say(w, at, b"PUB " + subject + b" ", len(text), b"\r\n" + text + b"\r\n")
-    bus_close(w, link.address_, link.context, end)
-
-
-@model
-def command_reply_judge(w: World) -> int:
-    """An inbox, or none."""
-    message = w.g(BUS_IN)
-    reply = w.read(message.reply, message.reply_len) if message.reply_len else b""
-    return int(bool(reply) and not reply.startswith(REPLY_PREFIXES))
 
 
 @model
