@@ -238,9 +238,17 @@ def publish_whole(
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose connection is over")],
     clobbers=[RAX, RCX, RDX],
-    reads=[Outbox.base, GatewayContext.state, GatewayContext.seq_acked, ShardContext.flags],
+    reads=[
+        Outbox.base,
+        GatewayContext.state,
+        GatewayContext.seq_acked,
+        ShardContext.flags,
+        ShardContext.connection,
+        EventStream.stuck,
+    ],
     writes=[
         ShardContext.sequence,
+        ShardContext.connection,
         EventStream.stuck,
         EventStream.stalled_at,
         EventStream.part_len,
@@ -262,6 +270,10 @@ def publish_rewind(a: Asm, shard: ShardContext) -> None:
         a.leave(A, fresh)
         a.mov(EAX, shard.gateway.seq_acked)
         a.mov(shard.sequence, EAX)
+    # Answers that are still to come would count past the one that the stream did not take.
+    a.cmp(shard.events.stuck, Stuck.FAILED)
+    with a.if_(E):
+        a.inc(shard.connection)
     a.mov(shard.events.stuck, Stuck.NO)
     a.mov(shard.events.stalled_at, 0)
     a.mov(shard.events.part_len, 0)

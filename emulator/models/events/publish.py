@@ -98,6 +98,8 @@ def publish_rewind(w: World, shard: int) -> None:
     connected = context.gateway.state in (GatewayState.WAIT_RESUMED, GatewayState.READY)
     if connected and context.flags & ShardFlag.SEQ_VALID:
         context.sequence = context.gateway.seq_acked
+    if context.events.stuck == Stuck.FAILED:
+        context.connection += 1
     context.events.stuck, context.events.stalled_at = Stuck.NO, 0
     context.events.part_len = 0
     assembly_leave(w, shard)

@@ -4,6 +4,7 @@ import pytest
 
 from firmware.events.acks import outbox_answer, outbox_overdue, outbox_settle
 from firmware.events.outbox import outbox_publish
+from firmware.events.publish import publish_rewind
 from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.events import GapTold, Stuck
 from firmware.layouts.gateway import GatewayState
@@ -17,10 +18,11 @@ from firmware.layouts.outbox import (
     STUB_MAX,
     EntryState,
 )
+from firmware.layouts.shard import ShardFlag
 from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
 
-LAB = Lab(outbox_publish, outbox_answer, outbox_overdue, extra=REGIONS)
+LAB = Lab(outbox_publish, outbox_answer, outbox_overdue, publish_rewind, extra=REGIONS)
 TAKEN = b'{"stream":"SHARDFW_EV","seq":1}'
 KNOWN = b'{"stream":"SHARDFW_EV","seq":1,"duplicate": true}'
 OLD_SERVER = b'{"stream":"SHARDFW_EV", "seq":1}'
@@ -198,6 +200,22 @@ def test_answer_to_the_time_before_means_nothing_while_it_leaves_again(node):
     link.midway, node.box.sending = 0, 1
     answer(node, 0)
     assert counts(node) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("refused", "saved"), [(True, 40), (False, 43)])
+def test_behind_a_refusal_no_answer_counts_for_what_is_saved(node, refused, saved):
+    shard = node.shard()
+    shard.gateway.state, shard.flags, shard.sequence = GatewayState.READY, ShardFlag.SEQ_VALID, 43
+    for sequence in (41, 42, 43):
+        publish(node, sequence)
+    node.box.entries[0].state = EntryState.FAILED if refused else EntryState.DONE
+    node.call(outbox_settle)
+    # The connection ends, the answers come, and the slot leaves before the next connection.
+    node.call(publish_rewind, 0)
+    for number in (1, 2):
+        answer(node, number)
+    node.call(publish_rewind, 0)
+    assert shard.sequence == saved
 
 
 @pytest.mark.parametrize("state", [GatewayState.WAIT_RESUMED, GatewayState.READY])
