@@ -5,11 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from click.testing import CliRunner, Result
 
+from pxe.nats import NatsOptions, NatsServer
+from tests.support.fleet_node import FleetNode
 from toolchain.cli.fleet import command
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +20,9 @@ BOT = "b1"
 DURATION_MS = 4000
 """The shortest lease: D' is 4.54 s."""
 PLAN = ["--slots", "2", "--duration-ms", str(DURATION_MS)]
+Run = tuple[int, int, float, float]
+"""Slot, generation, when it began, when it ended."""
+R = TypeVar("R")
 SHARDFW = "import sys; from toolchain.cli.main import main; sys.exit(main())"
 
 
@@ -60,3 +66,35 @@ async def new_fleet(url: str, *argv: str) -> None:
 async def holders(url: str) -> list[str | None]:
     """Return who has each slot."""
     return [slot["node"] for slot in (await told(url, "status"))["slots"]]
+
+
+def with_server(
+    scenario: Callable[[NatsServer], Awaitable[R]], options: NatsOptions | None = None
+) -> R:
+    """Return what a scenario gives beside a server that lives for it."""
+
+    async def run() -> R:
+        async with NatsServer(options) as server:
+            return await scenario(server)
+
+    return asyncio.run(run())
+
+
+def overlaps(*nodes: FleetNode) -> list[tuple[Run, Run]]:
+    """Return pairs of runs of one slot that were at the same time; a crashed node's never end."""
+    runs: list[Run] = []
+    for node in nodes:
+        open_: dict[int, tuple[int, float]] = {}
+        for what, slot, generation, at in node.history:
+            if what == "start":
+                open_[slot] = (generation, at)
+            else:
+                runs.append((slot, *open_.pop(slot), at))
+        runs += [(slot, *begun, float("inf")) for slot, begun in open_.items()]
+    runs.sort(key=lambda run: run[2])
+    return [
+        (one, other)
+        for number, one in enumerate(runs)
+        for other in runs[number + 1 :]
+        if one[0] == other[0] and other[2] < one[3]
+    ]
