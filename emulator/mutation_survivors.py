@@ -113,6 +113,9 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "budget_pay": {
         "clc -> nop": "the CMP with zero has left CF clear",
     },
+    "watch_check": {
+        "jbe no -> jle no": "what was heard last was heard before now, less than 2**63 cycles ago",
+    },
     "node_put": {
         "mov ecx, ecx -> nop": _MOVED,
         "jc bad -> nop #2": "a word that cannot be read has no bytes, and no order is as short",

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
     from toolchain.asm.routine import Routine
 
-FLEET = ("budget", "guard", "held", "judge", "orders", "renew", "ticket")
+FLEET = (
+    *("budget", "delivery", "guard", "held", "judge"),
+    *("orders", "renew", "ticket", "watch"),
+)
 """Modules of the fleet that decide which slots a node may run, and for how long."""
 SCORE_PERCENT = 95
 """What each layer must reach."""
@@ -32,7 +35,7 @@ RECORDED = (
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""
-RECORDED_FLEET = ("guard", "held", "orders", "renew", "ticket")
+RECORDED_FLEET = ("delivery", "guard", "held", "orders", "renew", "ticket", "watch")
 """Those of the fleet; `held` has the tests of `judge`, `ticket` those of `budget`."""
 TESTS = (
     "tests/firmware/shard",
