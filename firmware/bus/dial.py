@@ -7,6 +7,7 @@ from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.bus_sites import NO_ADDRESS, NO_CONNECTION
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.fleet_config import FLEET_CONFIG, BusServer, FleetConfig
+from firmware.layouts.node import CoreState, core
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpContext, TcpState
 from firmware.layouts.tls import TlsContext, TlsState
@@ -39,8 +40,9 @@ from toolchain.asm import (
     clobbers=CALLER_SAVED,
     reads=[
         BusLink.server, BusServer.port, BusServer.host_len, TlsContext.state, TlsContext.error,
+        CoreState.now,
     ],
-    writes=[BusLink.state, TcpContext.remote_ip, TcpContext.remote_port],
+    writes=[BusLink.state, BusLink.last_rx, TcpContext.remote_ip, TcpContext.remote_port],
     calls=[dns_resolve, tls_prepare, tcp_connect, bus_fail],
     saves=[R12],
     source="firmware/docs/bus.md#states",
@@ -74,6 +76,8 @@ def bus_dial(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.mov(EDX, NO_CONNECTION.code)
     a.j(C, fail)
     a.mov(link.state, LinkState.CONNECT)
+    a.mov(RAX, core.now)
+    a.mov(link.last_rx, RAX)
     a.place(wait)
     a.ret()
     # Without an arena the link waits for one.

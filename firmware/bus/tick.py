@@ -10,6 +10,7 @@ from firmware.layouts.bus import (
     IDLE_MS,
     PING_AFTER_MS,
     SILENT_MS,
+    WORD_MS,
     BusLink,
     LinkName,
     LinkState,
@@ -40,6 +41,7 @@ from toolchain.asm import (
     RCX,
     A,
     Asm,
+    B,
     C,
     E,
     In,
@@ -162,8 +164,8 @@ def bus_keep(a: Asm, link: BusLink, shard: ShardContext) -> None:
     outputs=[Out(RAX, "TSC when it wants to run again; all ones = not before a frame")],
     clobbers=CALLER_SAVED,
     reads=[
-        BusLink.state, BusLink.next_try, BusLink.attempt_deadline, Clock.tsc_cycles_per_ms,
-        CoreState.now, Network.configured,
+        BusLink.state, BusLink.next_try, BusLink.attempt_deadline, BusLink.rx_seen, BusLink.last_rx,
+        TcpContext.rcv_nxt, Clock.tsc_cycles_per_ms, CoreState.now, Network.configured,
     ],
     writes=[
         BusLink.state, BusLink.attempt_deadline, BusLink.informed, BusLink.pong_owed, BusLink.asked,
@@ -230,6 +232,22 @@ def bus_link_tick(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.j(E, keep)
     a.mov(EDX, TIMEOUT.code)
     a.mov(RAX, link.attempt_deadline)
+    # The server has less time for its first byte: the next one may be well.
+    with a.block() as spoken:
+        a.mov(ECX, link.state)
+        a.cmp(ECX, LinkState.CONNECT)
+        a.leave(B, spoken)
+        with a.block() as dialled:
+            a.leave(E, dialled)
+            a.cmp(ECX, LinkState.TLS)
+            a.leave(A, spoken)
+            a.mov(ECX, shard.tcp.rcv_nxt)
+            a.cmp(ECX, link.rx_seen)
+            a.leave(NE, spoken)
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, WORD_MS)
+        a.add(RCX, link.last_rx)
+        a.cmp(RCX, RAX)
+        a.cmov(B, RAX, RCX)
     a.cmp(RAX, core.now)
     a.j(BE, fail)
     a.ret()

@@ -61,6 +61,8 @@ TOKENS_MAX = 5
 # Times, milliseconds.
 ATTEMPT_MS = 15_000
 """From the dial to PONG; a handshake of TLS alone has ten seconds."""
+WORD_MS = 3_000
+"""From the dial to the server's first byte: one that stands still takes connections and says nothing."""
 PING_AFTER_MS = (1_250, 5_000)
 """Silence on CONTROL and on DATA after which the node asks by PING."""
 SILENT_MS = (2_500, 10_000)
@@ -119,7 +121,7 @@ class BusLink(Struct):
     server = u32(0x10, "index in FleetConfig.servers of the server in use or tried next")
     failures = u32(0x14, "attempts in a row that did not come UP")
     next_try = u64(0x18, "TSC before which it is not dialled")
-    last_rx = u64(0x20, "TSC when bytes came last")
+    last_rx = u64(0x20, "TSC when bytes came last, or when it was dialled")
     denied = u32(0x28, "what the server denied last and stayed; an error; 0 = nothing")
     denials = u32(0x2C, "how often it did, since boot")
     ups = u32(0x30, "times that it came UP; another number = what was subscribed is gone")

@@ -11,6 +11,7 @@ from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.bus_sites import NO_ADDRESS, NO_CONNECTION
 from firmware.layouts.config import CONFIG
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
@@ -37,7 +38,7 @@ def bus_dial(w: World, link: int, shard: int) -> None:
     if tcp_connect(w, shard):
         bus_fail(w, link, shard, NO_CONNECTION.code)
     else:
-        bus.state = LinkState.CONNECT
+        bus.state, bus.last_rx = LinkState.CONNECT, w.g(CORE).now
 
 
 @model

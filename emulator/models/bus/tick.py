@@ -80,7 +80,10 @@ def bus_link_tick(w: World, link: int, shard: int) -> int:
         _STEPS.get(before, bus_lines)(w, link, shard)
     if bus.state == LinkState.DOWN:
         return int(bus.next_try)
-    error, deadline = 0, bus.attempt_deadline
+    error, deadline, tcp = 0, bus.attempt_deadline, w.view(ShardContext, shard).tcp
+    unheard = bus.state in (LinkState.INFO, LinkState.TLS) and tcp.rcv_nxt == bus.rx_seen
+    if bus.state == LinkState.CONNECT or unheard:
+        deadline = min(deadline, (bus.last_rx + 3_000 * ms) % 2**64)
     if bus.state >= LinkState.CONNECT:
         error = bus_over(w, link, shard)
     if not error and bus.state == LinkState.UP:

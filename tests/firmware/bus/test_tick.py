@@ -95,7 +95,7 @@ def prepare_tls():
 
 def test_from_the_dial_to_up():
     connected()
-    assert tick() == ms(15_000)
+    assert tick() == ms(3_000)
     assert BENCH.link.state == LinkState.INFO
     for n in range(0, len(INFO), 40):
         server(payload=INFO[n : n + 40])
@@ -244,14 +244,41 @@ class TestDown:
         assert len(set(waits[:4])) == 4
         assert [line.split()[0] for line in BENCH.lines()] == ["bus.down"] + ["bus.retry"] * 7
 
-    def test_the_attempt_has_an_end(self):
+    @pytest.mark.parametrize("state", [LinkState.CONNECT, LinkState.INFO])
+    def test_a_server_that_says_nothing_is_left_soon(self, state):
+        """One that stands still: its kernel takes the connection."""
+        if state == LinkState.CONNECT:
+            tick()
+        else:
+            connected()
+        BENCH.at(2_999)
         tick()
+        assert BENCH.link.state == state
+        BENCH.at(3_000)
+        tick()
+        assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, TIMEOUT.code)
+
+    def test_the_attempt_has_an_end(self):
+        connected()
+        tick()
+        server(payload=INFO[:40])
         BENCH.at(14_999)
         tick()
-        assert BENCH.link.state == LinkState.CONNECT
+        assert BENCH.link.state == LinkState.INFO
         BENCH.at(15_000)
         tick()
         assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, TIMEOUT.code)
+
+    def test_what_the_name_took_does_not_count(self):
+        config = BENCH.lab.g(FLEET_CONFIG)
+        whole = bytes(config.servers[0].host), config.servers[0].host_len
+        config.servers[0].host[0:3], config.servers[0].host_len = b"a.b", 3
+        BENCH.lab.g(NETWORK).dns1 = loaded(PEER_IP)
+        tick()
+        config.servers[0].host[:], config.servers[0].host_len = whole
+        BENCH.at(13_000)
+        assert tick() == ms(15_000)
+        assert BENCH.link.state == LinkState.CONNECT
 
 
 class TestUp:
@@ -375,7 +402,7 @@ class TestTurn:
         assert BENCH.link.state == LinkState.DOWN
 
     def test_both_links_are_dialled(self):
-        assert BENCH.call(bus_tick)["rax"] == ms(15_000)
+        assert BENCH.call(bus_tick)["rax"] == ms(3_000)
         links = BENCH.lab.g(BUS).links
         assert [links[n].state for n in range(2)] == [LinkState.CONNECT] * 2
         assert [t.flags for t in BENCH.sent()] == [SYN, SYN]
