@@ -23,7 +23,7 @@ LONGEST_DELAY_NS = 400 * NS_PER_MS
 RULES_MOST, FAULTS_LEAST, FAULTS_MOST = 2, 2, 7
 BEHIND_SHARE = 0.3
 """Plans in which a server is behind with what is stored."""
-RESUMABLE_CODES = (1001, 1006, 1011, 4000, 4001, 4002, 4008)
+RESUMABLE_CODES = (1001, 1011, 4000, 4001, 4002, 4008)
 
 
 def random_fleet_plan(
@@ -158,11 +158,12 @@ def _late_and_cut(c: _Chance) -> Made:
 
 def _claims_behind_a_drain(c: _Chance) -> Made:
     """Change the plan again and again while the watches are late: claims come behind a drain."""
-    start, _ = c.span()
-    late_ms = c.rng.randrange(1_500, 5_000)
+    # Early enough for some changes before the calm.
+    start = c.rng.randrange(c.duration_ns * 3 // 4 // NS_PER_MS) * NS_PER_MS
+    late_ms = c.rng.randrange(2_000, 5_000)
     events = [Event(start, "nats-behind", f"{n} {late_ms}") for n in range(c.servers)]
     # One change at a time: the next one comes soon behind the plan that ends the last.
-    for _ in range(c.rng.randint(5, 9)):
+    for _ in range(c.rng.randint(7, 12)):
         events.append(_replan_at(c, start))
         start += c.rng.randrange(800, 2_500) * NS_PER_MS
     end = start + c.rng.randrange(5, 15) * NS_PER_S
@@ -305,7 +306,7 @@ _FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _halt, _halt,
     _halt, _server_down, _server_down, _server_retires, _server_paused, _isolated,
     _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _late_and_cut,
-    _late_and_cut, _claims_behind_a_drain, _claims_behind_a_drain,
+    _late_and_cut, _claims_behind_a_drain, _claims_behind_a_drain, _claims_behind_a_drain,
 )  # fmt: skip
 _ORDERS: tuple[Callable[[_Chance], Made], ...] = (_drain, _move)
 """What an operator asks for meanwhile."""

@@ -7,7 +7,7 @@ from collections import Counter
 
 from emulator.simulation.clock import NS_PER_S, EventQueue
 from emulator.simulation.faults import FaultPlan
-from emulator.simulation.fleet_plans import ENROL_NS, random_fleet_plan
+from emulator.simulation.fleet_plans import ENROL_NS, RESUMABLE_CODES, random_fleet_plan
 from emulator.simulation.fleet_storm import shape_of
 from emulator.simulation.nats.cluster import NatsCluster
 from emulator.simulation.nats.faults import plan_actions
@@ -103,3 +103,15 @@ def test_a_fleet_can_own_everything_although_a_node_is_missing():
         assert sum(count for _, count in shape.ranges) == shape.total
         assert max(abs(ppm) for ppm in shape.clocks_ppm) < 10_000
     assert {shape.slots for shape in shapes} == {2, 3, 4}
+
+
+def test_a_gateway_closes_with_codes_that_can_be_sent():
+    closes = [
+        event.argument.split()
+        for seed in range(600)
+        for event in plan_of(seed).events
+        if event.name == "gateway-close"
+    ]
+    assert {1001, 4008} <= {int(code) for _, code in closes} <= set(RESUMABLE_CODES)
+    # No server sends 1006: it is what a client makes of a connection that ends without a close.
+    assert 1006 not in RESUMABLE_CODES
