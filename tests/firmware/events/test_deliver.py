@@ -2,7 +2,7 @@
 
 import pytest
 
-from firmware.events.deliver import PIECE, outbox_pass, outbox_send, publish_tick
+from firmware.events.deliver import PIECE, outbox_leave, outbox_pass, outbox_send, publish_tick
 from firmware.events.outbox import outbox_publish
 from firmware.layouts.bus import BUS, DATA, LinkState
 from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
@@ -274,6 +274,16 @@ def test_server_that_refuses_everything_is_left(node):
     node.call(publish_tick)
     assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_UNTAKEN.code)
     assert node.box.refused == UNTAKEN_MS // AGAIN_MS
+
+
+@pytest.mark.parametrize("state", [s for s in LinkState if s != LinkState.UP])
+def test_link_that_is_not_up_is_not_left(node, state):
+    node.publish()
+    node.call(publish_tick)
+    node.link.state, node.now = state, NOW + UNTAKEN_MS * MS
+    given = {"link": node.link.address_, "shard": node.context}
+    assert LAB.call(outbox_leave, **given).outputs["rax"] == NEVER
+    assert (node.link.state, node.link.error) == (state, 0)
 
 
 @pytest.mark.parametrize("last", [TAKEN, LARGE])
