@@ -25,8 +25,6 @@ from firmware.layouts.outbox import (
 from firmware.layouts.shard import ShardContext, ShardFlag
 from firmware.limits import ASSEMBLY_BYTES
 
-NEVER = 2**64 - 1
-
 
 @model
 def publish_drop(w: World, shard: int) -> None:
