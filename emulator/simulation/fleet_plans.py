@@ -144,16 +144,14 @@ def _late(node: str, start_ns: int, end_ns: int, by_ns: int, *, answers: bool) -
     )  # fmt: skip
 
 
-def _late_and_cut(c: _Chance) -> Made:
-    """Let the last answers to a node come seconds late, and nothing more behind them."""
+def _told_late(c: _Chance) -> Made:
+    """Let a node hear of its last renewal seconds later, from another watch, and then nothing more."""
     start, _ = c.span()
-    node, by_ns = c.node(), c.rng.randrange(1_000, 2_800) * NS_PER_MS
-    cut = start + c.rng.randrange(5, 30) * NS_PER_S
-    late = _late(node, start, cut, by_ns, answers=True)
-    return [
-        late,
-        *_drop(f"port:{NATS_PORT}", node, cut, cut + c.rng.randrange(15, 45) * NS_PER_S),
-    ], []
+    node, match = c.node(), f"port:{NATS_PORT}"
+    back = start + c.rng.randrange(4_000, 13_000) * NS_PER_MS
+    cut = back + c.rng.randrange(1_500, 6_000) * NS_PER_MS
+    end = cut + c.rng.randrange(20, 45) * NS_PER_S
+    return _drop(match, node, start, back, ways="in") + _drop(match, node, cut, end), []
 
 
 def _claims_behind_a_drain(c: _Chance) -> Made:
@@ -305,8 +303,8 @@ def _move(c: _Chance) -> Made:
 _FAULTS: tuple[Callable[[_Chance], Made], ...] = (
     _no_nats, _no_nats, _no_nats, _late_nats, _late_nats, _crash, _crash, _unplug, _halt, _halt,
     _halt, _server_down, _server_down, _server_retires, _server_paused, _isolated,
-    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _late_and_cut,
-    _late_and_cut, _claims_behind_a_drain, _claims_behind_a_drain, _claims_behind_a_drain,
+    _isolated_with_a_node, _slow, _lag, _once, _once, _deaf, _gateway, _replan, _told_late,
+    _told_late, _claims_behind_a_drain, _claims_behind_a_drain, _claims_behind_a_drain,
 )  # fmt: skip
 _ORDERS: tuple[Callable[[_Chance], Made], ...] = (_drain, _move)
 """What an operator asks for meanwhile."""

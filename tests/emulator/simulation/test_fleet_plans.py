@@ -77,9 +77,6 @@ def test_what_a_node_says_may_be_late_and_what_it_hears():
     late = [rule for rule in rules if rule.action == "delay" and rule.match == "port:4222"]
     late = [rule for rule in late if rule.p == 1]
     assert {bool(rule.src) for rule in late} == {True, False}
-    # The last answers are late, and nothing comes behind them.
-    cuts = {(rule.dst, rule.after_ns) for rule in rules if rule.action == "drop" and rule.dst}
-    assert any((rule.dst, rule.before_ns) in cuts for rule in late)
 
 
 def test_plans_change_while_every_server_is_behind():
