@@ -110,7 +110,10 @@ def add_run(image: Image, trace: list[int]) -> None:
 
 
 def branch_table(image: Image) -> BranchTable:
-    """Return the instructions and conditional branches of an image, computed once."""
+    """Return the instructions and conditional branches of an image, computed once.
+
+    What runs of a routine that stands in another's place says nothing about that one: it has no places.
+    """
     known = _TABLES.get(id(image))
     if known is not None:
         return known[1]
@@ -123,11 +126,13 @@ def branch_table(image: Image) -> BranchTable:
         for ins in ix.Decoder(
             section.bits if placed.thing.bits == 64 else placed.thing.bits, code, ip=placed.address
         ):
+            conditional = ins.flow_control == ix.FlowControl.CONDITIONAL_BRANCH
+            count, branches = count + 1, branches + conditional
+            if placed.name in image.replaced:
+                continue
             table.places[ins.ip] = (placed.name, ins.ip - placed.address)
-            count += 1
-            if ins.flow_control == ix.FlowControl.CONDITIONAL_BRANCH:
+            if conditional:
                 table.branches[ins.ip] = ins.next_ip
-                branches += 1
         table.totals[placed.name] = (count, branches)
     _TABLES[id(image)] = (image, table)
     return table

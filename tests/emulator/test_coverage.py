@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from emulator import coverage as module
 from emulator.coverage import Coverage, add_run, branch_table, note_drawing, process_coverage
-from toolchain.asm import ECX, RCX, Asm, In, Reg32, routine
+from toolchain.asm import ECX, NZ, RCX, Asm, In, Reg32, routine
 from toolchain.link import Linker, SectionPlan
 
 BASE = 0x6000_0000
@@ -90,6 +90,25 @@ def test_two_links_of_a_routine_add_up():
     coverage = trace(DEC)
     coverage.add_trace(other, [other.symbols["turn"].address + 2])
     assert coverage.executed["turn"] == {0, 2}
+
+
+def test_what_stands_in_a_routines_place_proves_nothing_of_it():
+    @routine(inputs=[In(ECX, int, "turns")], source="tests")
+    def stub(a: Asm, turns: Reg32) -> None:
+        """Count nothing."""
+        a.test(turns, turns)
+        with a.if_(NZ):
+            a.nop()
+        a.ret()
+
+    sections = (SectionPlan(".text", BASE, executable=True),)
+    stub.name = "turn"
+    image = Linker((turn, last), sections, replace={"turn": stub}).link()
+    at = image.symbols["turn"].address
+    coverage = Coverage()
+    coverage.add_trace(image, [at, at + 2, at + 4, image.symbols["last"].address])
+    assert dict(coverage.executed) == {"last": {0}}
+    assert not coverage.directions
 
 
 @pytest.fixture

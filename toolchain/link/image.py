@@ -55,6 +55,8 @@ class Image:
     )  # address, file, line, routine
     stack: dict[str, int] = field(default_factory=dict)
     entry: int = 0
+    replaced: frozenset[str] = frozenset()
+    """Routines in whose place others of the same name stand."""
 
     def section(self, name: str) -> Section:
         """Return a section by name."""

@@ -110,7 +110,10 @@ class Linker:
         for s in sections:
             s.contents = bytes(contents[s.name])
         image = Image(
-            sections, self._placed(order, sections), entry=self._parts[self.roots[0].name].address
+            sections,
+            self._placed(order, sections),
+            entry=self._parts[self.roots[0].name].address,
+            replaced=frozenset(self.replace) & self._parts.keys(),
         )
         self._lines(order, image)
         image.stack = self._stack(order)
