@@ -206,7 +206,10 @@ def held_by_the_budget(**fields):
 def test_a_spent_budget_is_asked_for_again_when_all_starts_are_back():
     shard = held_by_the_budget()
     now = LAB.g(CORE).now
-    hold = lambda: LAB.call(allowance_hold, shard=shard.address_).outputs["eax"]  # noqa: E731
+
+    def hold():
+        return LAB.call(allowance_hold, shard=shard.address_).outputs["eax"]
+
     for late, found, wanted in (
         (-1, DiscoveryState.FOUND, Hold.NO_IDENT_BUDGET),
         (0, DiscoveryState.IDLE, Hold.NONE),
