@@ -87,19 +87,20 @@ class Hosts:
         self._made.close()
 
     @contextlib.contextmanager
-    def cut(self, one: list[str], other: list[str]) -> Iterator[None]:
-        """Let nothing through between two groups of addresses, in either direction, meanwhile.
+    def cut(self, one: list[str], other: list[str], *, back: bool = True) -> Iterator[None]:
+        """Let nothing through between two groups of addresses meanwhile.
 
         Args:
             one: Addresses of hosts or nodes.
             other: The same.
+            back: Whether what the other group sends is lost too.
 
         Raises:
             NodeError: `ip` refused; with its words.
         """
         pairs = [(a, b) for a in one for b in other]
         with contextlib.ExitStack() as stack:
-            for source, target in (*pairs, *((b, a) for a, b in pairs)):
+            for source, target in (*pairs, *((b, a) for a, b in pairs if back)):
                 rule = ("from", source, "to", target, "blackhole")
                 self.segment.ip("-n", self.segment.name, "rule", "add", *rule)
                 stack.callback(self.segment.ip, "-n", self.segment.name, "rule", "delete", *rule)

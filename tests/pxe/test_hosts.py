@@ -9,7 +9,7 @@ import pytest
 
 from pxe.hosts import Hosts
 from pxe.process import NodeError
-from pxe.segment import Segment
+from pxe.segment import HOST_ADDRESS, Segment
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root: run as root")
 PORT = 7000
@@ -28,6 +28,11 @@ except TimeoutError:
     sys.exit(3)
 """
 CUT_APART = 3
+SAY = """
+import socket, sys
+with socket.socket(type=socket.SOCK_DGRAM) as there:
+    there.sendto(b"said", (sys.argv[1], int(sys.argv[2])))
+"""
 
 
 def reached(prefix: tuple[str, ...], address: str) -> int:
@@ -59,6 +64,19 @@ def test_two_hosts_are_cut_apart_and_nobody_else_is() -> None:
                 server.kill()
         assert segment.name in spaces()
     assert segment.name not in spaces()
+
+
+def test_a_host_says_what_another_hears_and_hears_nothing_of_it() -> None:
+    with Segment() as segment, Hosts(segment, 1) as hosts, segment.inside():
+        (prefix,), (address,) = hosts.prefixes, hosts.addresses
+        with socket.socket(type=socket.SOCK_DGRAM) as ours:
+            ours.bind(("", PORT))
+            ours.settimeout(5)
+            with hosts.cut([HOST_ADDRESS], [address], back=False):
+                assert reached(prefix, HOST_ADDRESS) == CUT_APART
+                words = [*prefix, sys.executable, "-c", SAY, HOST_ADDRESS, str(PORT)]
+                subprocess.run(words, check=True)
+                assert ours.recv(16) == b"said"
 
 
 def test_what_was_made_goes_when_a_host_cannot_be_made() -> None:

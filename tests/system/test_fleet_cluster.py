@@ -78,6 +78,15 @@ async def cut_off(site, leader):
         yield
 
 
+@contextlib.asynccontextmanager
+async def deaf(site, leader):
+    """The server says on what it likes, and hears neither of the two others."""
+    others = [server.place.host for server in site.cluster.servers if server is not leader]
+    with site.hosts.cut(others, [leader.place.host], back=False):
+        await site.leader(without=leader)
+        yield
+
+
 def judge(outcome, record_property):
     """What holds whatever failed: one owner; nothing twice; nothing missing of a session that goes on."""
     for name, figure in asdict(outcome).items():
@@ -108,7 +117,7 @@ def test_a_planned_hand_over_loses_nothing_and_doubles_nothing(running, record_p
     assert (outcome.identified, outcome.resumed, outcome.lost) == (0, moved, 0)
 
 
-@pytest.mark.parametrize("fault", [killed, paused, cut_off])
+@pytest.mark.parametrize("fault", [killed, paused, cut_off, deaf])
 def test_the_fleet_outlives_a_leader_that_is(running, record_property, fault):
     async def scenario(site):
         async with site.judged() as found:
@@ -120,13 +129,14 @@ def test_the_fleet_outlives_a_leader_that_is(running, record_property, fault):
     judge(running.run(scenario), record_property)
 
 
-def test_a_node_without_nats_stops_and_others_take_over(running, record_property):
+@pytest.mark.parametrize("both", [True, False], ids=["is_cut_off", "hears_nothing"])
+def test_a_node_without_nats_stops_and_others_take_over(running, record_property, both):
     async def scenario(site):
         async with site.judged() as found:
             victim = site.held()[0].node
             slots, node = site.slots_of(victim), site.nodes[victim]
             after = len(node.lines)
-            with site.hosts.cut([site.addresses[victim]], site.hosts.addresses):
+            with site.hosts.cut(site.hosts.addresses, [site.addresses[victim]], back=both):
 
                 def taken():
                     return not site.slots_of(victim) and site.is_whole()
