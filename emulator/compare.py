@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import iced_x86 as ix
 
 from emulator.effects import Event, Write
-from emulator.machine import GPR, PAGE, split
+from emulator.memory import PAGE, split
 from emulator.mismatch import Mismatch
+from emulator.registers import GPR
 from toolchain.asm.registers import Flag, Reg, Xmm
 
 if TYPE_CHECKING:

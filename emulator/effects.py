@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import unicorn.x86_const as ux
 
-from emulator.machine import PAGE, split
+from emulator.memory import PAGE, split
 from toolchain.layout.fields import BytesField, Field, NestedField
 
 if TYPE_CHECKING:

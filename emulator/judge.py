@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import iced_x86 as ix
 import unicorn.x86_const as ux
 
-from emulator.machine import PAGE, MachineError
+from emulator.machine import MachineError
+from emulator.memory import PAGE
 from emulator.mismatch import Mismatch
 from emulator.semantics import (
     Outside,

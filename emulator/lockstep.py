@@ -21,10 +21,12 @@ from emulator.coverage import add_run
 from emulator.effects import World, Write, model_of
 from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
-from emulator.machine import GPR, PAGE, STACK_BYTES, STACK_TOP, STOP, Machine, split
+from emulator.machine import STACK_BYTES, STACK_TOP, STOP, Machine
+from emulator.memory import PAGE, split
 from emulator.mismatch import Mismatch
 from emulator.native_judge import NativeJudge, Start
 from emulator.reads import ReadsJudge
+from emulator.registers import GPR
 from toolchain.asm.registers import Xmm
 
 if TYPE_CHECKING:

@@ -6,17 +6,16 @@ ring). RDTSC, RDRAND, RDSEED, CPUID, port and MMIO accesses are answered by the 
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import iced_x86 as ix
 import unicorn as uc
 import unicorn.x86_const as ux
-from unicorn.unicorn_py3.unicorn import uclib
 
 from emulator.environment import Environment
+from emulator.memory import PAGE, Page, Region, split, whole_pages
+from emulator.registers import GPR, UC_GPR, RegisterWriter, Snapshot
 from emulator.sha_extensions import add_sha_extensions
 from toolchain.link.reader import reloaded
 
@@ -25,18 +24,12 @@ if TYPE_CHECKING:
 
     from toolchain.link import Image, Section
 
-PAGE = 4096
 PATTERN = 0xA5
 STACK_TOP, STACK_BYTES = 0x6E01_0000, 0x1_0000
 STOP = 0x6F00_0000
 """Where a called routine returns to; execution ends there."""
 ARENA, ARENA_BYTES = 0x6800_0000, 0x8_0000
 """Free memory for the objects of a test."""
-GPR = (
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-    "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
-)  # fmt: skip
-_UC_GPR = {n: getattr(ux, f"UC_X86_REG_{n.upper()}") for n in GPR}
 _SPECIAL = {
     ix.Mnemonic.RDTSC, ix.Mnemonic.RDRAND, ix.Mnemonic.RDSEED, ix.Mnemonic.CPUID, ix.Mnemonic.RDMSR,
     ix.Mnemonic.WRMSR, ix.Mnemonic.HLT, ix.Mnemonic.INVLPG, ix.Mnemonic.WBINVD, ix.Mnemonic.CLI,
@@ -46,60 +39,6 @@ _SPECIAL = {
 
 class MachineError(Exception):
     """The code did what the machine does not allow; the message names address and routine."""
-
-
-@dataclass
-class Region:
-    """Memory with contents.
-
-    `aliases` are further addresses of the same bytes. `foreign` memory holds what others wrote (a
-    frame, a ring, a caller's buffer): a routine may load only what its model looks at.
-    """
-
-    name: str
-    address: int
-    size: int
-    writable: bool = True
-    executable: bool = False
-    aliases: tuple[int, ...] = ()
-    foreign: bool = False
-    buffer: mmap.mmap = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.buffer = mmap.mmap(-1, self.size)
-
-    @property
-    def pointer(self) -> int:
-        """The host address of the buffer."""
-        return ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
-
-
-class Page(NamedTuple):
-    """Where the bytes of one page of the address space are.
-
-    Attributes:
-        region: The region.
-        offset: Of the page in the region's buffer.
-        first: Number of the page at the region's first address: equal for all aliases.
-    """
-
-    region: Region
-    offset: int
-    first: int
-
-
-def split(address: int, size: int) -> list[tuple[int, int]]:
-    """Cut a run of bytes at page boundaries into (address, size)."""
-    end, parts = address + size, []
-    while address < end:
-        length = min(end, (address // PAGE + 1) * PAGE) - address
-        parts.append((address, length))
-        address += length
-    return parts
-
-
-def _pages(size: int) -> int:
-    return max(PAGE, -(-size // PAGE) * PAGE)
 
 
 @dataclass(frozen=True)
@@ -127,69 +66,6 @@ class Loaded:
         return cls(tuple(reloaded(image).sections), special)
 
 
-class Snapshot:
-    """Registers at once: 16 general-purpose ones in encoding order, RIP, RFLAGS; or XMM0-15.
-
-    One call of the library with prepared arguments: the binding's own `reg_read` costs more than
-    the instruction that it looks at.
-    """
-
-    def __init__(self, engine: uc.Uc) -> None:
-        library = ctypes.PyDLL(uclib._name)  # keeps the interpreter lock: the call is that short
-        self._read = library.uc_reg_read_batch
-        self._read.restype = ctypes.c_int
-        names = [*_UC_GPR.values(), ux.UC_X86_REG_RIP, ux.UC_X86_REG_RFLAGS]
-        self._values = (ctypes.c_uint64 * len(names))()
-        self._general = self._arguments(engine, names, self._values)
-        self._halves = (ctypes.c_uint64 * 32)()
-        vectors = [ux.UC_X86_REG_XMM0 + n for n in range(16)]
-        self._vector = self._arguments(engine, vectors, self._halves)
-
-    def _arguments(
-        self, engine: uc.Uc, names: list[int], values: ctypes.Array[ctypes.c_uint64]
-    ) -> tuple[object, ...]:
-        count, start = len(names), ctypes.addressof(values)
-        each = ctypes.sizeof(values) // count
-        ids = (ctypes.c_int * count)(*names)
-        places = (ctypes.c_void_p * count)(*(start + each * n for n in range(count)))
-        return engine._uch, ids, places, count
-
-    def take(self) -> list[int]:
-        """Return the registers as they are now."""
-        self._read(*self._general)
-        return self._values[:]
-
-    def vectors(self) -> list[int]:
-        """Return XMM0-15 as 32 quadwords, the low half of each first."""
-        self._read(*self._vector)
-        return self._halves[:]
-
-
-class RegisterWriter:
-    """Sets some registers at once, for the same reason as `Snapshot`.
-
-    Args:
-        engine: whose registers.
-        registers: of the library, in the order of the values.
-    """
-
-    def __init__(self, engine: uc.Uc, registers: tuple[int, ...]) -> None:
-        library = ctypes.PyDLL(uclib._name)  # keeps the interpreter lock: the call is that short
-        self._write = library.uc_reg_write_batch
-        self._write.restype = ctypes.c_int
-        count = len(registers)
-        self._values = (ctypes.c_uint64 * count)()
-        start = ctypes.addressof(self._values)
-        ids = (ctypes.c_int * count)(*registers)
-        places = (ctypes.c_void_p * count)(*(start + 8 * n for n in range(count)))
-        self._arguments = engine._uch, ids, places, count
-
-    def put(self, *values: int) -> None:
-        """Set the registers."""
-        self._values[:] = list(values)
-        self._write(*self._arguments)
-
-
 class Machine:
     """An image in memory, ready to call its routines.
 
@@ -210,8 +86,8 @@ class Machine:
         self.engine = uc.Uc(uc.UC_ARCH_X86, uc.UC_MODE_64)
         self.engine.ctl_set_cpu_model(ux.UC_CPU_X86_ICELAKE_SERVER)
         self.snapshot = Snapshot(self.engine)
-        self._enter = RegisterWriter(self.engine, (_UC_GPR["rsp"], ux.UC_X86_REG_RFLAGS))
-        self._time = RegisterWriter(self.engine, (_UC_GPR["rax"], _UC_GPR["rdx"]))
+        self._enter = RegisterWriter(self.engine, (UC_GPR["rsp"], ux.UC_X86_REG_RFLAGS))
+        self._time = RegisterWriter(self.engine, (UC_GPR["rax"], UC_GPR["rdx"]))
         self.environment = Environment()
         self.regions: list[Region] = []
         self.pages: dict[int, Page] = {}
@@ -221,7 +97,7 @@ class Machine:
         for s in loaded.sections:
             if s.bits != 64 or not s.size:
                 continue
-            region = Region(s.name, s.address, _pages(s.size), s.writable, s.executable)
+            region = Region(s.name, s.address, whole_pages(s.size), s.writable, s.executable)
             self._sections.append((region, s.contents))
             self._add(region)
         self._add(Region("stack", STACK_TOP - STACK_BYTES, STACK_BYTES))
@@ -355,10 +231,10 @@ class Machine:
         size = ix.RegisterExt.size(register)
         full = ix.RegisterExt.full_register(register)
         name = GPR[full - ix.Register.RAX]
-        old = self.engine.reg_read(_UC_GPR[name])
+        old = self.engine.reg_read(UC_GPR[name])
         mask = (1 << (8 * size)) - 1
         kept = 0 if size >= 4 else old & ~mask
-        self.engine.reg_write(_UC_GPR[name], kept | (value & mask))
+        self.engine.reg_write(UC_GPR[name], kept | (value & mask))
 
     def _on_in(self, _engine: uc.Uc, port: int, size: int, _data: object) -> int:
         return self.port_in(port, size)
@@ -420,7 +296,7 @@ class Machine:
     def set_registers(self, values: dict[str, int]) -> None:
         """Set 64-bit registers by name."""
         for name, value in values.items():
-            self.engine.reg_write(_UC_GPR[name], value)
+            self.engine.reg_write(UC_GPR[name], value)
 
     def registers(self) -> dict[str, int]:
         """Return the 64-bit registers by name."""

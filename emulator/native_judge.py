@@ -15,8 +15,9 @@ import unicorn.x86_const as ux
 
 from emulator import native
 from emulator.compare import FLAG_BITS
-from emulator.machine import GPR, PAGE
+from emulator.memory import PAGE
 from emulator.mismatch import Mismatch
+from emulator.registers import GPR
 from emulator.sha_extensions import INSTRUCTIONS, MISSING, processor_has_them
 from toolchain.asm.registers import Flag
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emulator.compare import Recorded
-    from emulator.machine import Machine, Region
+    from emulator.machine import Machine
+    from emulator.memory import Region
     from toolchain.asm.routine import Routine
     from toolchain.link import Image
 

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 import iced_x86 as ix
 import unicorn as uc
 
-from emulator.machine import PAGE, STACK_BYTES, STACK_TOP, split
+from emulator.machine import STACK_BYTES, STACK_TOP
+from emulator.memory import PAGE, split
 from emulator.mismatch import Mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from emulator.machine import Machine, Region
+    from emulator.machine import Machine
+    from emulator.memory import Region
     from toolchain.asm.routine import Routine
     from toolchain.link import Image
 

@@ -10,7 +10,9 @@ import unicorn.x86_const as ux
 
 from emulator.environment import Environment
 from emulator.live import LiveWorld
-from emulator.machine import GPR, Machine, Region
+from emulator.machine import Machine
+from emulator.memory import Region
+from emulator.registers import GPR
 from emulator.stream import receive, take_sent
 from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware import limits
 from toolchain.link import SectionPlan
 

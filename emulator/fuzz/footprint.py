@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from emulator.machine import Machine, Region
+    from emulator.machine import Machine
+    from emulator.memory import Region
 
 _C = ctypes.CDLL(None)
 _C.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 import unicorn.x86_const as ux
 
 from emulator.effects import Event
-from emulator.machine import ARENA, PAGE, STACK_BYTES, STACK_TOP, split
+from emulator.machine import ARENA, STACK_BYTES, STACK_TOP
+from emulator.memory import PAGE, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from emulator.environment import Environment
     from emulator.lockstep import Lockstep, Result
-    from emulator.machine import Machine, Region
+    from emulator.machine import Machine
+    from emulator.memory import Region
     from emulator.native_judge import Start
     from toolchain.asm.routine import Routine
     from toolchain.link import Image

@@ -19,9 +19,10 @@ from emulator.compare import FLAG_BITS, value_of, width
 from emulator.effects import ModelError
 from emulator.environment import Environment, UnansweredError
 from emulator.lockstep import Lockstep
-from emulator.machine import GPR, STOP, Machine, MachineError
+from emulator.machine import STOP, Machine, MachineError
 from emulator.mismatch import Mismatch
 from emulator.mutation.record import STACK
+from emulator.registers import GPR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,8 @@ from emulator.devices.serial import SerialPort
 from emulator.devices.virtio_net import VirtioNet
 from emulator.environment import Environment
 from emulator.live import LiveWorld
-from emulator.machine import PATTERN, STACK_TOP, Loaded, Machine, MachineError, Region
+from emulator.machine import PATTERN, STACK_TOP, Loaded, Machine, MachineError
+from emulator.memory import Region
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
 from emulator.simulation.node_facts import TABLES_PHYSICAL, NodeFacts
 from emulator.simulation.packet import ip_text

@@ -6,7 +6,8 @@ from collections import deque
 import pytest
 
 from emulator.effects import Event, ModelError, View, World, Write, model, model_of
-from emulator.machine import ARENA, PAGE, Machine, MachineError, Region
+from emulator.machine import ARENA, Machine, MachineError
+from emulator.memory import PAGE, Region
 from toolchain.asm import Asm, routine
 from toolchain.layout import Global, Struct, array, be16, bytes_, enum32, nested, u8, u16, u32, u64
 from toolchain.link import Linker, SectionPlan

@@ -1,25 +1,12 @@
-"""The machine: memory with aliases, protection, answered instructions, registers at once."""
+"""The machine: memory with aliases, protection, answered instructions."""
 
 import iced_x86 as ix
 import pytest
-import unicorn as uc
 import unicorn.x86_const as ux
 
 from emulator.environment import Environment, UnansweredError
-from emulator.machine import (
-    ARENA,
-    ARENA_BYTES,
-    GPR,
-    PAGE,
-    PATTERN,
-    STACK_TOP,
-    STOP,
-    Machine,
-    MachineError,
-    Region,
-    Snapshot,
-    split,
-)  # fmt: skip
+from emulator.machine import ARENA, ARENA_BYTES, PATTERN, STACK_TOP, STOP, Machine, MachineError
+from emulator.memory import Region
 from toolchain.asm import AL, DX, EAX, ECX, RAX, RBX, RCX, RDX, Asm, routine
 from toolchain.layout import Data
 from toolchain.link import Linker, SectionPlan
@@ -100,19 +87,6 @@ def test_the_processor_sees_the_ring_twice_too(machine):
     put(machine, f"b8{(RING + 0x5000).to_bytes(4, 'little').hex()}c60077c3")
     machine.call("ask_everything")
     assert machine.read(RING, 1) == b"\x77"
-
-
-@pytest.mark.parametrize("size", [0, 1, PAGE, PAGE + 1, 3 * PAGE])
-@pytest.mark.parametrize("offset", [0, 1, PAGE - 1])
-def test_split_covers_the_run_page_by_page(offset, size):
-    parts = split(PAGE * 5 + offset, size)
-    assert sum(length for _, length in parts) == size
-    at = PAGE * 5 + offset
-    for start, length in parts:
-        assert start == at
-        assert length > 0
-        assert start // PAGE == (start + length - 1) // PAGE
-        at += length
 
 
 def test_memory_that_is_not_there_is_named(machine):
@@ -256,19 +230,6 @@ def test_device_registers_go_to_the_environment(machine):
     machine.environment = Environment()
     with pytest.raises(UnansweredError, match=r"unexpected MMIO read at 0x6c000008 \(4 bytes\)"):
         machine.call("ask_everything")
-
-
-def test_registers_are_read_at_once():
-    engine = uc.Uc(uc.UC_ARCH_X86, uc.UC_MODE_64)
-    snapshot = Snapshot(engine)
-    for n, name in enumerate(GPR):
-        engine.reg_write(getattr(ux, f"UC_X86_REG_{name.upper()}"), 2**63 + n)
-    for n in range(16):
-        engine.reg_write(ux.UC_X86_REG_XMM0 + n, n << 64 | 100 + n)
-    engine.reg_write(ux.UC_X86_REG_RIP, 0x1234)
-    engine.reg_write(ux.UC_X86_REG_RFLAGS, 0x8D7)
-    assert snapshot.take() == [*(2**63 + n for n in range(16)), 0x1234, 0x8D7]
-    assert snapshot.vectors() == [v for n in range(16) for v in (100 + n, n)]
 
 
 def test_a_call_starts_with_its_return_address_on_the_stack(machine):

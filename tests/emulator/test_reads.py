@@ -4,7 +4,8 @@ import pytest
 
 from emulator.effects import World, model
 from emulator.lockstep import Mismatch
-from emulator.machine import ARENA, PAGE, MachineError
+from emulator.machine import ARENA, MachineError
+from emulator.memory import PAGE
 from emulator.reads import merged
 from firmware.layouts.shard import ShardContext
 from firmware.limits import RING_BYTES

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator import native_judge
-from emulator.machine import PAGE, Machine, MachineError
-from emulator.machine import Region as Memory
+from emulator.machine import Machine, MachineError
+from emulator.memory import PAGE
+from emulator.memory import Region as Memory
 from emulator.native import Access, Call, Entry, NativeProgram, Region
 from emulator.native_judge import Figures
 from emulator.sha_extensions import INSTRUCTIONS, MISSING, joined, processor_has_them

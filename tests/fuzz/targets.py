@@ -24,7 +24,7 @@ from tests.support.tls import DATE, NAME
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emulator.machine import Region
+    from emulator.memory import Region
 
 
 def _laid_down(lab: Lab, data: bytes, call: Callable[[int], object]) -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from emulator.compare import width
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.errors import describe
 from firmware.layouts.x509 import Certificate, PublicKey
 from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState

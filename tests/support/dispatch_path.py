@@ -15,7 +15,8 @@ import random
 from typing import TYPE_CHECKING
 
 from emulator import native
-from emulator.machine import GPR, STACK_TOP
+from emulator.machine import STACK_TOP
+from emulator.registers import GPR
 from emulator.simulation.listener import Listener
 from emulator.simulation.node import shard_address
 from emulator.simulation.node_facts import NodeFacts

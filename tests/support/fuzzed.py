@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from emulator.environment import Environment
 from emulator.fuzz.engine import BrokenRuleError, Target
 from emulator.fuzz.watch import Watch
-from emulator.machine import Machine, Region
+from emulator.machine import Machine
+from emulator.memory import Region
 from emulator.workspace import SECTIONS
 from toolchain.asm import (
     AL,

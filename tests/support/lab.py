@@ -10,7 +10,8 @@ import unicorn.x86_const as ux
 
 from emulator.effects import World
 from emulator.lockstep import Lockstep, Result, registers_of
-from emulator.machine import Machine, Region
+from emulator.machine import Machine
+from emulator.memory import Region
 from emulator.workspace import SECTIONS, workspace_regions
 from firmware import limits
 from firmware.layouts import node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.boot import BOOT, MemoryType
 from firmware.layouts.memory import (
     ADDRESS_MASK,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emulator.machine import GPR, STACK_TOP
+from emulator.machine import STACK_TOP
 from emulator.native import Access, Call, NativeProgram, Region, Result
+from emulator.registers import GPR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.bus import BUS, BUS_IN
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.gateway import GatewayState

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from emulator.compare import value_of
 from emulator.environment import Environment
 from emulator.lockstep import registers_of
-from emulator.machine import Region
+from emulator.memory import Region
 from emulator.stream import receive, take_sent
 from firmware.errors import describe
 from firmware.layouts.node import CLOCK

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.boot.acpi import BIOS_PAGES, acpi_pm_timer, acpi_root, acpi_window
 from firmware.layouts.memory import MEMORY
 from firmware.limits import MMIO_BYTES, PAGE, WINDOW_MMIO

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.boot.entry import boot_adopt, boot_report, clock_setup, memory_setup, node_setup
 from firmware.cpu.panic import record_write
 from firmware.layouts.boot import BOOT, BOOT_INFO_ADDRESS, BootInfo, BootPacket

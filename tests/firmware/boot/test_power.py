@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.boot.power import acpi_dsdt, acpi_power, acpi_soft_off
 from firmware.layouts.memory import MEMORY
 from firmware.layouts.power import POWER

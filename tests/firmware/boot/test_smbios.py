@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.boot.smbios import (
     smbios_entry,
     smbios_read,

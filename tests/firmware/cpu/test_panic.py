@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.environment import Environment
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.cpu.panic import (
     crc32,
     panic_print,

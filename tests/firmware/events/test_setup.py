@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.events.setup import publish_begin
 from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.survivor import SURVIVAL, SURVIVOR, Survivor
 from firmware.limits import KEPT_PAGES, PAGE, RECORD_PAGE, SURVIVOR_PAGE
 from firmware.memory.kept import kept_sum, survivor_store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.boot import MemoryType
 from firmware.layouts.memory import MEMORY, RECORD_PHYSICAL, TABLE_PAGES, TABLE_PDPT, PageBit
 from firmware.layouts.shard import ShardContext

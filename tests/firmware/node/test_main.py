@@ -3,7 +3,7 @@
 import pytest
 
 from emulator.environment import Environment
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.boot import BOOT
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import Drbg

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.machine import Region
+from emulator.memory import Region
 from emulator.workspace import workspace_regions
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlResult

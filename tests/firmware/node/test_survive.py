@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE

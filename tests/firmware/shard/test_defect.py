@@ -1,6 +1,6 @@
 """A shard whose code faulted: FATAL with its evidence, and nothing of another shard changes."""
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.errors import CPU_FAULT
 from firmware.layouts.cpu import FAULTS
 from firmware.layouts.log import LOG, LOG_RING

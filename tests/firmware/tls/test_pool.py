@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.tls_arena import TlsArena

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from firmware.errors import describe
 from firmware.layouts.config import CONFIG
 from firmware.layouts.crypto import DRBG

@@ -3,7 +3,7 @@
 import pytest
 
 import emulator.models.tls.setup as models
-from emulator.machine import Region
+from emulator.memory import Region
 from emulator.models.crypto.variants import variant
 from firmware.layouts.config import CONFIG
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
