@@ -16,8 +16,8 @@ A rig is put together from the parts below; a world can hold several nodes.
 - `rig`: one node of the release image with an internet, a gateway and a monitor; `fleet`: several
   nodes of one bot; `storm`: a seed; `timeline`: what happened in it.
 - `node`, `node_facts`, `trace`: the image in Unicorn, what a boot leaves behind, what ran.
-- `invariants`, `shard_row`, `write_watch`, `store_judge`: what must hold after every turn; `ledger`:
-  the gateway's record against the node's; `pools`: what must be free at rest; `planted`: bugs that
+- `invariants`, `shard_rules`, `shard_row`, `write_watch`, `store_judge`: what must hold after every turn;
+  `ledger`: the gateway's record against the node's; `pools`: what must be free at rest; `planted`: bugs that
   all of these must find.
 
 - `leased`: nodes that share shards by leases; `operator`, `fleet_records`, `fleet_facts`: their plan;

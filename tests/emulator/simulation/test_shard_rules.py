@@ -7,12 +7,6 @@ from typing import Any
 
 import pytest
 
-from emulator.simulation.invariants import (
-    LONGEST_WAITS_MS,
-    SHARD_RULES,
-    TRANSITIONS,
-    Turn,
-)
 from emulator.simulation.node import CYCLES_PER_MS
 from emulator.simulation.shard_row import (
     GATEWAY_AT,
@@ -22,6 +16,7 @@ from emulator.simulation.shard_row import (
     ShardRow,
     read_row,
 )
+from emulator.simulation.shard_rules import LONGEST_WAITS_MS, SHARD_RULES, TRANSITIONS, Turn
 from firmware.layouts.clock import NEVER
 from firmware.layouts.gateway import GatewayFlag
 from firmware.layouts.shard import Hold, Phase, Session, ShardContext, ShardFlag, ShardState
