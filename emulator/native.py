@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from iced_x86 import Decoder, Instruction, Mnemonic
-
+from emulator.refused import refused_instructions
 from emulator.trampoline import (
     EXIT,
     EXIT_2,
@@ -38,7 +37,6 @@ from emulator.trampoline import (
 __all__ = [
     "EXIT",
     "EXIT_2",
-    "REFUSED_MNEMONICS",
     "TRAMPOLINE_BASE",
     "Access",
     "Call",
@@ -50,7 +48,6 @@ __all__ = [
     "Region",
     "Result",
     "jump_to",
-    "refused_instructions",
 ]
 
 _RSP = 4
@@ -59,21 +56,6 @@ _MAP_SHARED, _MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x01, 0x02, 0x
 _READ, _WRITE, _EXECUTE = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
 _MAP_FAILED = _MASK64
 _FLAGS_NEVER_LOADED = 0x100 | 0x4000 | 0x4_0000  # TF, NT, AC
-
-# What a user process cannot run, or runs with an answer that no test supplies.
-REFUSED_MNEMONICS: Final = frozenset(
-    {
-        *("RDTSC", "RDTSCP", "RDRAND", "RDSEED", "RDPMC", "CPUID", "RDPID"),
-        *("IN", "OUT", "INSB", "INSW", "INSD", "OUTSB", "OUTSW", "OUTSD"),
-        *("CLI", "STI", "HLT", "CLTS", "INVD", "WBINVD", "INVLPG", "INVPCID"),
-        *("RDMSR", "WRMSR", "XSETBV", "SWAPGS", "IRET", "IRETD", "IRETQ"),
-        *("LGDT", "LIDT", "LLDT", "LTR", "LMSW", "SGDT", "SIDT", "SLDT", "STR", "SMSW"),
-        *("SYSCALL", "SYSENTER", "SYSRET", "SYSRETQ", "SYSEXIT", "SYSEXITQ"),
-        *("INT", "INT1", "INT3"),
-        *("WRFSBASE", "WRGSBASE", "MONITOR", "MWAIT", "VMCALL", "VMMCALL"),
-    }
-)
-_REFUSED_CODES = frozenset(getattr(Mnemonic, name) for name in REFUSED_MNEMONICS)
 
 
 class NativeFault(RuntimeError):  # noqa: N818 - it is a processor fault seen from outside
@@ -178,20 +160,6 @@ class Result:
     memory: dict[int, bytes] = field(default_factory=dict)
     second_exit: bool = False
     seconds: float = 0.0
-
-
-def refused_instructions(code: bytes, address: int) -> list[Instruction]:
-    """Return the instructions of a routine that cannot run in a user process.
-
-    Args:
-        code: The routine's bytes, nothing but instructions.
-        address: Its link address.
-    """
-    return [
-        instruction
-        for instruction in Decoder(64, code, ip=address)
-        if instruction.is_privileged or instruction.mnemonic in _REFUSED_CODES
-    ]
 
 
 class NativeProgram:

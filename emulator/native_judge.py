@@ -17,6 +17,7 @@ from emulator import native
 from emulator.compare import FLAG_BITS
 from emulator.memory import PAGE
 from emulator.mismatch import Mismatch
+from emulator.refused import refused_instructions
 from emulator.registers import GPR
 from emulator.sha_extensions import INSTRUCTIONS, MISSING, processor_has_them
 from toolchain.asm.registers import Flag
@@ -70,7 +71,7 @@ def _marks(image: Image) -> tuple[dict[int, str], set[int]]:
             continue
         start = placed.address - section.address
         code = section.contents[start : start + placed.size]
-        for ins in native.refused_instructions(code, placed.address):
+        for ins in refused_instructions(code, placed.address):
             refused[ins.ip] = f"{ins} at {placed.name}+{ins.ip - placed.address:#x}"
         for ins in ix.Decoder(64, code, ip=placed.address):
             if ins.code in INSTRUCTIONS and not processor_has_them():

@@ -9,7 +9,6 @@ import pytest
 from emulator.native import (
     EXIT,
     EXIT_2,
-    REFUSED_MNEMONICS,
     TRAMPOLINE_BASE,
     Access,
     Call,
@@ -20,7 +19,6 @@ from emulator.native import (
     NativeSetupError,
     Region,
     jump_to,
-    refused_instructions,
 )
 
 CODE, DATA = 0x6000_0000, 0x7000_0000
@@ -166,13 +164,6 @@ def test_what_a_user_process_cannot_judge_is_refused(code: str, text: str) -> No
     with pytest.raises(NativeRefusedError, match=rf"`{text}.*at 0x60000001 cannot run") as caught:
         program("90" + code + "c3")
     assert "judge this routine in Unicorn" in str(caught.value)
-
-
-def test_the_refused_list_names_real_mnemonics() -> None:
-    assert {"RDTSC", "IN", "OUT", "WRMSR", "LIDT", "HLT"} <= REFUSED_MNEMONICS
-    found = refused_instructions(bytes.fromhex("900f31c3"), CODE)
-    assert [str(ins) for ins in found] == ["rdtsc"]
-    assert refused_instructions(bytes.fromhex("4801d8c3"), CODE) == []
 
 
 def test_only_the_named_routines_are_searched() -> None:
