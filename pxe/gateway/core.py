@@ -28,7 +28,7 @@ from pxe.gateway.doors import Doors
 from pxe.gateway.envelope import Envelopes, dumps
 from pxe.gateway.events import GatewayEvent, Observer
 from pxe.gateway.gate import AddressGate, IdentifyGate
-from pxe.gateway.handshake import Identify, Refusal, check_identify, check_resume
+from pxe.gateway.handshake import identify, resume
 from pxe.gateway.load import LoadGenerator, LoadOptions
 from pxe.gateway.options import GatewayOptions
 from pxe.gateway.ownership import OwnershipRecord
@@ -185,6 +185,11 @@ class Gateway(Controls):
             )
         return self._load
 
+    def skip_load(self) -> None:
+        """Drop what the load has due by now, for which nobody was there."""
+        if self._load is not None:
+            self._load.due(self.clock.now_ms(), [])
+
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have got something to do since the last call."""
         dirty = list(self._dirty.values())
@@ -263,9 +268,9 @@ class Gateway(Controls):
         Presence, voice and the other requests are taken, told and counted, and change nothing.
         """
         if op is Opcode.IDENTIFY:
-            self._identify(connection, body)
+            identify(self, connection, body)
         elif op is Opcode.RESUME:
-            self._resume(connection, body)
+            resume(self, connection, body)
         elif connection.session is not None:
             self._application(connection, connection.session, op, body)
 
@@ -310,108 +315,6 @@ class Gateway(Controls):
             for step in self.script.dispatched(connection, self.clock.now_ms()):
                 self.act(connection, step)
         return sequence
-
-    # Handshakes.
-
-    def _identify(self, connection: Connection, body: dict[str, object]) -> None:
-        asked = check_identify(self, connection, body)
-        if isinstance(asked, Refusal):
-            connection.close(asked.code, asked.reason)
-            return
-        connection.shard = asked.shard
-        self.ownership.begin(connection)
-        now = self.clock.now_ms()
-        self.tell("identify", connection, intents=asked.intents)
-        if self._is_dropped(connection, now):
-            return
-        if self.address_gate is None and not self.gate.take_start(now):
-            self._revoke()
-        elif self.triggered("identify", connection):
-            return
-        elif self.address_gate is None and not self.gate.passes(asked.shard, now):
-            self.send_invalid(connection, resumable=False, why="identify_gate")
-        else:
-            self._start_session(connection, asked)
-
-    def _is_dropped(self, connection: Connection, now_ms: int) -> bool:
-        """Count a handshake of an address; over the limit it gets no answer at all."""
-        if self.address_gate is None or self.address_gate.passes(connection.address, now_ms):
-            return False
-        self.tell("dropped", connection, address=connection.address)
-        return True
-
-    def _start_session(self, connection: Connection, asked: Identify) -> None:
-        options, shard = self.options, asked.shard
-        if self._load is not None and not self.roster.all():
-            # Nobody was there for what was due until now.
-            self._load.due(self.clock.now_ms(), [])
-        session = self.roster.create(shard, asked.intents)
-        self.roster.attach(session, connection)
-        guilds = [
-            bodies.guild_id(shard, options.shards, i) for i in range(options.guilds_per_shard)
-        ]
-        version, pair = int(options.profile.version), (shard, options.shards)
-        if options.profile.has_intents:
-            ready = bodies.ready(
-                version=version,
-                session_id=session.id,
-                resume_url=self.doors.resume_url(shard, connection.host),
-                shard=pair,
-                guilds=guilds,
-            )
-        else:
-            ready = bodies.fluxer_ready(
-                version=version, session_id=session.id, shard=pair if asked.names_shard else None
-            )
-        self.tell("ready", connection, session=session.id)
-        self.publish(session, "READY", dumps(self.edited_ready(ready)))
-        if options.guild_create:
-            for guild in guilds:
-                self.publish(session, "GUILD_CREATE", dumps(bodies.guild(guild)))
-        self.triggered("ready", connection)
-
-    def _resume(self, connection: Connection, body: dict[str, object]) -> None:
-        asked = check_resume(self, connection, body)
-        if isinstance(asked, Refusal):
-            connection.close(asked.code, asked.reason)
-            return
-        session = self.roster.find(asked.session_id)
-        connection.shard = session.shard if session else None
-        self.ownership.begin(connection)
-        self.tell("resume", connection, session=asked.session_id, seq=asked.sequence)
-        if self._is_dropped(connection, self.clock.now_ms()):
-            return
-        if self.triggered("resume", connection):
-            return
-        profile = self.options.profile
-        if asked.sequence < 0 and profile.beats_trim:
-            connection.close(4000, "Invalid resume")
-        elif session is None:
-            self.send_invalid(connection, resumable=False, why="unknown_session")
-        elif not session.acknowledged <= asked.sequence <= session.sequence:
-            if session.connection is None and not profile.close_rule(4007).keeps_session:
-                self.roster.drop(session)
-            connection.close(4007)
-        elif not session.can_replay_from(asked.sequence):
-            self.roster.drop(session)
-            self.send_invalid(connection, resumable=False, why="replay_floor")
-        else:
-            if session.connection is not None:
-                # Only one connection carries a session; the newer one wins.
-                if profile.closes_after_reconnect:
-                    session.connection.send_control(Opcode.RECONNECT)
-                session.connection.close(4000, "Session resumed on another connection")
-            replayed = self.roster.replay(session, connection, asked.sequence)
-            self.tell("resumed", connection, seq=asked.sequence, replayed=replayed)
-            self.triggered("resumed", connection)
-
-    def _revoke(self) -> None:
-        # The service ends every session of a bot over its daily limit and resets the token.
-        self.token_revoked = True
-        for connection in list(self.connections.values()):
-            connection.close(4004, "Identify limit of 24 hours exceeded: the token is revoked")
-        for session in self.roster.all():
-            self.roster.drop(session)
 
     # Ends.
 
