@@ -70,6 +70,8 @@ class ControlResult(enum.IntEnum):
     """The shard may still use its session."""
     PLAN_REFUSED = 17
     """The value is a PlanRefusal."""
+    FLEET = 18
+    """It is a node of a fleet: leases of its slots decide, never an order to it alone."""
 
 
 class ControlRequest(Struct):

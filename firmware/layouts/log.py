@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firmware.layouts.bus import LinkName
+from firmware.layouts.control import ControlResult
 from firmware.layouts.enrol import REASONS as ENROL_REASONS
 from firmware.layouts.entropy import EntropySource, SourceState
 from firmware.layouts.events import Stuck
@@ -255,7 +256,7 @@ STARTUP_DEADLINE = code("lifecycle.startupDeadline", Level.INFO, budgetMs=DEC, s
 STARTUP_DONE = code("lifecycle.allReady", Level.INFO, durationMs=MS, shards=DEC)
 LEASE_GRANTED = code("lease.granted", Level.INFO, generation=DEC, left=MS)
 LEASE_EXPIRED = code("lease.expired", Level.WARN, generation=DEC, late=MS)
-LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC)
+LEASE_BAD_COMMAND = code("lease.bad_command", Level.WARN, length=DEC, reason=names(ControlResult))
 _FLEET_REASON = texts({0: "none", **FLEET_REASONS})
 FLEET_UNREADABLE = code(
     "fleet.unreadable", Level.WARN, record=names(RecordKind), number=DEC, revision=DEC

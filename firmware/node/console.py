@@ -13,6 +13,7 @@ from firmware.layouts.console import (
     TEXT_LEASE_RENEW,
     Console,
 )
+from firmware.layouts.control import ControlResult
 from firmware.layouts.log import LEASE_BAD_COMMAND
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.log import log, log_write
@@ -45,7 +46,6 @@ from toolchain.asm import (
     Reg32,
     Reg64,
     Region,
-    Z,
     mem8,
     routine,
 )
@@ -116,41 +116,48 @@ def _starts_with(a: Asm, text: Data, missing: Label) -> None:
     source="firmware/docs/lifecycle.md#operator-commands",
 )
 def console_command(a: Asm) -> None:
-    """Carry out one complete line; a bad one is logged, once a second, and changes nothing."""
-    renew, expire, judged, bad = map(a.label, ("renew", "expire", "judged", "bad"))
+    """Carry out one complete line; one that is refused is logged, once a second, and changes nothing."""
+    renew, expire, judged = map(a.label, ("renew", "expire", "judged"))
+    number, unknown, refused = map(a.label, ("number", "unknown", "refused"))
     a.cmp(CONSOLE.it.length, CONSOLE_LINE_MAX)
-    a.j(A, bad)
+    a.j(A, unknown)
 
     _starts_with(a, TEXT_LEASE_ARM, renew)
     a.call(parse_milliseconds)
-    a.j(C, bad)
+    a.j(C, number)
     a.call(lease_arm)
     a.jmp(judged)
 
     a.place(renew)
     _starts_with(a, TEXT_LEASE_RENEW, expire)
     a.call(parse_milliseconds)
-    a.j(C, bad)
+    a.j(C, number)
     a.call(lease_renew)
     a.jmp(judged)
 
     a.place(expire)
-    _starts_with(a, TEXT_LEASE_EXPIRE, bad)
+    _starts_with(a, TEXT_LEASE_EXPIRE, unknown)
     a.test(ECX, ECX)
-    a.jnz(bad)
+    a.jnz(unknown)
     a.call(lease_end)
     a.place(judged)
     a.test(EAX, EAX)
-    with a.if_(Z):
-        a.ret()
+    a.jnz(refused)
+    a.ret()
 
-    a.place(bad)
+    a.place(number)
+    a.mov(EAX, ControlResult.ARGUMENT)
+    a.jmp(refused)
+    a.place(unknown)
+    a.mov(EAX, ControlResult.VERB)
+    a.place(refused)
+    a.mov(ECX, EAX)
     a.mov(RAX, core.now)
     a.cmp(RAX, CONSOLE.it.quiet_until)
     with a.if_(B):
         a.ret()
-    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, BAD_QUIET_MS)
-    a.add(RAX, RCX)
+    a.imul(RDX, CLOCK.it.tsc_cycles_per_ms, BAD_QUIET_MS)
+    a.add(RAX, RDX)
     a.mov(CONSOLE.it.quiet_until, RAX)
     a.mov(EDX, CONSOLE.it.length)
     log(a, LEASE_BAD_COMMAND)

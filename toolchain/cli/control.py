@@ -118,6 +118,7 @@ REMEDIES: Mapping[int, str] = {
     ControlResult.SESSION_LIVE: "the shard may still use its session. Stop the node, or move "
     "the shard away: shardfw plan",
     ControlResult.LEASE_OVER: "the lease has expired. Take a new grant: shardfw lease arm MS",
+    ControlResult.FLEET: "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
 }
 
 

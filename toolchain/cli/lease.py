@@ -38,7 +38,7 @@ Examples:
 \b
 The commands go over the control channel to the node that `shardfw run` started here, or to the one
 that --host names. They print the grant's number and the milliseconds left; --json prints
-{"generation": ..., "left_ms": ...}.
+{"generation": ..., "left_ms": ...}. A node of a fleet refuses all three: leases of its slots decide.
 Exit codes: 0 done, 1 no node or refused, 2 wrong usage."""
 )
 def command() -> None:

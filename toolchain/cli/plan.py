@@ -11,7 +11,14 @@ from firmware.layouts.control import ControlResult, ControlVerb
 from firmware.layouts.plan import MOVES_MAX, TOTAL_MAX, PlanOrder, PlanReport
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.refusal import PlanRefusal
-from toolchain.cli.control import Commander, CommandError, RefusedError, find_place, place_options
+from toolchain.cli.control import (
+    REMEDIES,
+    Commander,
+    CommandError,
+    RefusedError,
+    find_place,
+    place_options,
+)
 from toolchain.cli.handover import HandOver, HandoverStore
 from toolchain.cli.sessions import TAKE_PATIENCE_S
 from toolchain.config.schema import MAX_LOCAL_SHARDS
@@ -25,7 +32,7 @@ REFUSALS = {
     PlanRefusal.TOO_MANY_MOVES: f"it has moved {MOVES_MAX} times within an hour. Wait until one is an hour ago",
     PlanRefusal.STILL_MOVING: "shards of the last move still close. Try again in a few seconds",
     PlanRefusal.STOPPING: "it stops",
-    PlanRefusal.FLEET: "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
+    PlanRefusal.FLEET: REMEDIES[ControlResult.FLEET],
     PlanRefusal.NO_CLOCK: "its clock is not calibrated yet, so moves cannot be counted. Try again in a minute",
 }
 SHOWN = ("total", "start", "count", "generation", "moves", "leaving", "sessions")

@@ -37,21 +37,24 @@ def _milliseconds(w: World, prefix: bytes) -> int | None:
     return None if bad else value
 
 
-@model
-def console_command(w: World) -> None:
-    """A line that is no order, or whose order was refused, is logged; once a second at most."""
-    console, now = w.g(CONSOLE), w.g(CORE).now
+def _obey(w: World) -> ControlResult:
+    """Say what became of the line."""
+    console = w.g(CONSOLE)
     line = console.line[0 : console.length] if console.length <= CONSOLE_LINE_MAX else b""
     for prefix, order in ((LEASE_ARM, lease_arm), (LEASE_RENEW, lease_renew)):
         if line.startswith(prefix):
             span = _milliseconds(w, prefix)
-            if span is not None and order(w, span) == ControlResult.DONE:
-                return
-    if line == LEASE_EXPIRE and lease_end(w) == ControlResult.DONE:
-        return
-    if now >= console.quiet_until:
+            return ControlResult.ARGUMENT if span is None else ControlResult(order(w, span))
+    return ControlResult(lease_end(w)) if line == LEASE_EXPIRE else ControlResult.VERB
+
+
+@model
+def console_command(w: World) -> None:
+    """A line that is no order, or whose order was refused, is logged; once a second at most."""
+    console, now, result = w.g(CONSOLE), w.g(CORE).now, _obey(w)
+    if result != ControlResult.DONE and now >= console.quiet_until:
         console.quiet_until = now + w.g(CLOCK).tsc_cycles_per_ms * BAD_QUIET_MS
-        log_write(w, 0, LEASE_BAD_COMMAND, console.length, 0, 0, 0)
+        log_write(w, 0, LEASE_BAD_COMMAND, console.length, result, 0, 0)
 
 
 @model

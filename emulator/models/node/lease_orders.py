@@ -1,11 +1,16 @@
-"""Orders about the lease: it is looked at first, so that what ran out is over."""
+"""Orders about the lease: none in a fleet; else it is looked at first, so that what ran out is over."""
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
 from emulator.models.node.lease import expire_lease, lease_grant, lease_tick
 from firmware.layouts.control import ControlResult
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LEASE_GRANTED
 from firmware.layouts.node import CLOCK, CORE, LEASE
+
+
+def _member(w: World) -> bool:
+    return bool(w.g(FLEET_CONFIG).magic == FLEET_MAGIC)
 
 
 def _refused(w: World, milliseconds: int) -> ControlResult | None:
@@ -22,6 +27,8 @@ def _cycles(w: World, milliseconds: int) -> int:
 @model
 def lease_arm(w: World, milliseconds: int) -> int:
     """A grant from the turn's time on."""
+    if _member(w):
+        return ControlResult.FLEET
     lease_tick(w)
     refused = _refused(w, milliseconds)
     if refused is None:
@@ -32,6 +39,8 @@ def lease_arm(w: World, milliseconds: int) -> int:
 @model
 def lease_renew(w: World, milliseconds: int) -> int:
     """Only a lease that holds can be renewed."""
+    if _member(w):
+        return ControlResult.FLEET
     lease_tick(w)
     lease = w.g(LEASE)
     if lease.expired:
@@ -47,6 +56,8 @@ def lease_renew(w: World, milliseconds: int) -> int:
 @model
 def lease_end(w: World) -> int:
     """Once; the deadline says when."""
+    if _member(w):
+        return ControlResult.FLEET
     lease_tick(w)
     if w.g(LEASE).expired:
         return ControlResult.LEASE_OVER

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.console import CONSOLE
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.node.console import console_command, console_poll, parse_milliseconds
@@ -151,7 +152,7 @@ def test_console_noise_is_logged_once_a_second():
     """A babbling line must not drive the lines of failing shards out of the ring."""
     for _ in range(5):
         type_in(b"\x00\xff\n")
-    assert lines() == ["lease.bad_command length=2"]
+    assert lines() == ["lease.bad_command length=2 reason=verb"]
     LAB.g(CORE).now += 999 * MS
     type_in(b"?\n")
     assert len(lines()) == 1
@@ -166,7 +167,35 @@ def test_console_renew_comes_too_late_when_the_lease_ran_out_within_the_turn():
     lease.generation, lease.deadline = 7, NOW
     type_in(b"lease renew 60000\n")
     assert (lease.expired, lease.deadline) == (1, NOW)
-    assert lines() == ["lease.expired generation=7 late=0", "lease.bad_command length=17"]
+    assert lines() == [
+        "lease.expired generation=7 late=0",
+        "lease.bad_command length=17 reason=lease_over",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("lease arm 0", "argument"),
+        ("lease renew x", "argument"),
+        ("lease expires", "verb"),
+        ("release", "verb"),
+        ("x" * 65, "verb"),
+    ],
+)
+def test_console_says_why_a_line_is_refused(line, reason):
+    type_in(line.encode() + b"\n")
+    assert lines() == [f"lease.bad_command length={len(line)} reason={reason}"]
+
+
+@pytest.mark.parametrize("line", ["lease arm 600000", "lease renew 600000", "lease expire"])
+def test_console_of_a_node_of_a_fleet_refuses_every_order(line):
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    lease = LAB.g(LEASE)
+    lease.generation, lease.deadline = 7, NOW + 5
+    type_in(line.encode() + b"\n")
+    assert (lease.expired, lease.generation, lease.deadline) == (0, 7, NOW + 5)
+    assert lines() == [f"lease.bad_command length={len(line)} reason=fleet"]
 
 
 def test_console_without_a_port_takes_nothing():

@@ -17,6 +17,7 @@ from firmware.layouts.control import (
     ControlResult,
     ControlVerb,
 )
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.net import ANSWERS_PER_TURN, NET
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
@@ -240,6 +241,18 @@ def test_lease_verbs(bench, verb, argument, cycles, expired, result):
         assert (lease.expired, lease.deadline) == (0, START + argument * MS)
     else:
         assert lease.expired == (expired or (verb, result) == (ControlVerb.LEASE_EXPIRE, S.DONE))
+
+
+@pytest.mark.parametrize(
+    "verb", [ControlVerb.LEASE_ARM, ControlVerb.LEASE_RENEW, ControlVerb.LEASE_EXPIRE]
+)
+def test_a_node_of_a_fleet_refuses_every_lease_verb(bench, verb):
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    lease = LAB.g(LEASE)
+    lease.generation, lease.deadline = 6, START + 5
+    got = one(bench, command(verb, argument=60_000))
+    assert (got["result"], got["value"]) == (S.FLEET, 6)
+    assert (lease.generation, lease.deadline, lease.expired) == (6, START + 5, 0)
 
 
 @pytest.mark.parametrize("held", [0, 1])

@@ -1,9 +1,10 @@
-"""What an operator may do to the lease: spans within bounds, only with a clock, only while it holds."""
+"""What an operator may do to the lease: spans within bounds, only with a clock, only while it holds, nothing in a fleet."""
 
 import pytest
 
 from emulator.environment import Environment
 from firmware.layouts.control import ControlResult
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.node.lease_orders import LEASE_MS_MAX, lease_arm, lease_end, lease_renew
 from tests.support.lab import Lab
@@ -69,3 +70,16 @@ def test_an_operator_ends_it_once_without_a_clock_too():
     assert order(lease_end) == R.DONE
     assert (lease.generation, lease.deadline, lease.expired) == (3, NOW, 1)
     assert order(lease_end) == R.LEASE_OVER
+
+
+@pytest.mark.parametrize(
+    ("routine", "inputs"),
+    [(lease_arm, {"milliseconds": 7}), (lease_renew, {"milliseconds": 7}), (lease_end, {})],
+)
+@pytest.mark.parametrize(("expired", "deadline"), [(0, SOON), (1, SOON), (0, NOW)])
+def test_a_node_of_a_fleet_takes_no_order_about_its_lease(routine, inputs, expired, deadline):
+    """Also of one that is over or ran out just now: what follows from that is the turn's to do."""
+    lease = prepare(expired=expired, deadline=deadline)
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    assert order(routine, **inputs) == R.FLEET
+    assert (lease.generation, lease.deadline, lease.expired) == (3, deadline, expired)

@@ -115,6 +115,10 @@ def test_what_is_not_the_answer_is_passed_over():
         (R.ARGUMENT, "the node refused lease renew: a value is out of bounds"),
         (R.NO_CLOCK, "its clock is not calibrated yet"),
         (R.LEASE_OVER, "the lease has expired. Take a new grant: shardfw lease arm MS"),
+        (
+            R.FLEET,
+            "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
+        ),
         (R.VERB, "it does not know the command. Use the shardfw that built its image"),
         (R.VERSION, "it speaks another version of the protocol"),
         (999, "it gives the reason 999"),

@@ -61,6 +61,17 @@ def test_a_refusal_says_what_to_do():
     assert "Take a new grant: shardfw lease arm MS" in result.output
 
 
+@pytest.mark.parametrize("argv", [["arm", "60000"], ["renew", "60000"], ["expire"]])
+def test_a_node_of_a_fleet_refuses_and_says_who_decides(argv):
+    with FakeControl(lambda *_: (R.FLEET, 2, b"")) as node:
+        result = on(node, *argv)
+    assert result.exit_code == 1
+    assert (
+        f"the node refused lease {argv[0]}: leases decide what a node of a fleet holds. "
+        "Use shardfw fleet plan, drain or move"
+    ) in result.output
+
+
 @pytest.mark.parametrize("ms", ["0", "-1", "4294967296", "soon"])
 def test_numbers_out_of_range_are_wrong_usage(ms):
     assert run("arm", "--", ms).exit_code == 2
