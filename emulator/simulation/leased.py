@@ -324,8 +324,9 @@ class LeasedFleet:
 
     def published(self) -> bool:
         """Say whether a reader has everything of the sessions that go on."""
-        newest = {shard: self._newest(shard) for shard in range(self.shape.total)}
-        return self.events.complete({n: (s.id, s.sequence) for n, s in newest.items()})
+        newest = self._newest()
+        going_on = {shard: (session.id, session.sequence) for shard, session in newest.items()}
+        return len(newest) == self.shape.total and self.events.complete(going_on)
 
     def judge_events(self) -> None:
         """Judge what was published, at rest.
@@ -338,11 +339,12 @@ class LeasedFleet:
             if message.subject.startswith(f"$KV.shardfw.{BOT}.sess."):
                 _, _, _, sequence, session, _ = message.body.decode().split(" ")
                 saved[session] = max(saved.get(session, 0), int(sequence))
-        lives = {self._newest(shard).id for shard in range(self.shape.total)}
-        self.events.judge(lives, saved)
+        self.events.judge({session.id for session in self._newest().values()}, saved)
 
-    def _newest(self, shard: int) -> Any:  # noqa: ANN401 - Session, whose package has no stubs here
-        return self.gateway.core.roster.of_shard(shard)[-1]
+    def _newest(self) -> dict[int, Any]:
+        """Return the newest session of each shard that has one at the gateway."""
+        roster = self.gateway.core.roster
+        return {shard: roster.of_shard(shard)[-1] for shard in roster.shards_with_session()}
 
     def until_published(self, within_s: float = 60) -> None:
         """Run until a reader has everything, and judge what it has.

@@ -39,6 +39,17 @@ def test_three_nodes_own_all_slots_and_no_shard_twice():
     assert len({station.holder for station in fleet.stations}) == 3
 
 
+def test_of_a_shard_without_a_session_at_the_gateway_nothing_is_published_yet():
+    fleet = LeasedFleet(1, Shape(nodes=1, slots=2, total=2, max_concurrency=2))
+    assert not fleet.published()
+    fleet.until_owned()
+    fleet.world.run_until(fleet.published)
+    fleet.world.actions["gateway-close"]("0 4009")
+    assert not fleet.published()
+    fleet.until_owned()
+    fleet.until_published()
+
+
 def test_a_node_without_power_is_taken_over_and_its_sessions_go_on():
     fleet = LeasedFleet(2, SHAPE, load=LoadOptions(rate=4))
     fleet.until_owned()
