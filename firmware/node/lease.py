@@ -16,7 +16,7 @@ from firmware.layouts.node import (
 )
 from firmware.layouts.shard import Hold
 from firmware.log import log, log_write
-from firmware.shard.lose import shard_hold
+from firmware.shard.hold import shard_hold
 from toolchain.asm import (
     EAX,
     EBX,

@@ -32,7 +32,7 @@ from firmware.log import log, log_write
 from firmware.node.handover import handover_begin
 from firmware.node.plan import plan_row
 from firmware.node.slots import slot_wake
-from firmware.shard.lose import shard_hold
+from firmware.shard.hold import shard_hold
 from firmware.shard.renew import shard_renew
 from toolchain.asm import (
     AE,

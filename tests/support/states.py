@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from firmware.layouts.config import CONFIG
 from firmware.layouts.gateway import GatewayState
+from firmware.layouts.node import CLOCK, CORE
+from firmware.layouts.permit import PERMITS
 from firmware.layouts.policy import DEFAULTS, STARTUP, OnLimit, Policy
 from firmware.layouts.profile import ProfileId
-from firmware.layouts.shard import End, FailureFlag, Phase, ShardState
+from firmware.layouts.shard import End, FailureFlag, Phase, ShardContext, ShardState
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls import TlsState
 from firmware.layouts.websocket import WsState
@@ -31,6 +33,40 @@ def around(*centres: int) -> st.SearchStrategy[int]:
     """Return times just before, at and after each centre; zero too."""
     near = [c + d for c in centres for d in (-1, 0, 1)]
     return st.sampled_from([0, *(n % 2**64 for n in near)])
+
+
+def shard_in(
+    lab: Lab,
+    fields: dict[str, int] | None = None,
+    layers: dict[str, int] | None = None,
+    session: dict[str, int] | None = None,
+    *,
+    cycles: int = MS,
+    present: bool = True,
+) -> tuple[int, Any]:
+    """Return a shard and its context in the given state, on a node in order.
+
+    Args:
+        lab: whose shard; it is reset.
+        fields: Values of its ShardContext.
+        layers: The states of its layers, by their names in ShardContext.
+        session: Values of its session.
+        cycles: Per millisecond; 0 = the clock is not calibrated.
+        present: Whether it has room for a session.
+    """
+    lab.reset()
+    lab.g(CLOCK).tsc_cycles_per_ms, lab.g(CORE).now = cycles, NOW
+    lab.g(PERMITS).max_concurrency = 1
+    shard = lab.shard()
+    context = lab.view(ShardContext, shard)
+    for name, value in (fields or {}).items():
+        setattr(context, name, value)
+    for name, value in (layers or {}).items():
+        getattr(context, name).state = value
+    for name, value in (session or {}).items():
+        setattr(context.session, name, value)
+    context.session_ptr = context.session.address_ if present else 0
+    return shard, context
 
 
 def shard_fields() -> st.SearchStrategy[dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from emulator.effects import World, model
 from emulator.models.log import log_write
-from emulator.models.shard.lose import shard_hold
+from emulator.models.shard.hold import shard_hold
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LEASE_EXPIRED, LEASE_GRANTED
 from firmware.layouts.node import CLOCK, CORE, LEASE

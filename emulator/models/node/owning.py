@@ -11,7 +11,7 @@ from emulator.models.log import log
 from emulator.models.node.handover import handover_begin
 from emulator.models.node.plan import plan_row
 from emulator.models.node.slots import slot_wake
-from emulator.models.shard.lose import shard_hold
+from emulator.models.shard.hold import shard_hold
 from emulator.models.shard.renew import shard_renew
 from firmware.layouts.commands import COMMANDS
 from firmware.layouts.fleet import FLEET, FLEET_VIEW, HELD_MAX, HeldPhase, HeldSlot

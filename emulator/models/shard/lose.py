@@ -2,19 +2,14 @@
 
 from emulator.effects import World, model
 from emulator.models.events.publish import publish_rewind
-from emulator.models.log import log, log_write
-from emulator.models.shard.backoff import (
-    choose_delay,
-    schedule_backoff,
-    schedule_backoff_jittered,
-)
+from emulator.models.log import log
+from emulator.models.shard.backoff import choose_delay, schedule_backoff, schedule_backoff_jittered
 from emulator.models.shard.discover import end_question
 from emulator.models.shard.evidence import copy_evidence
 from emulator.models.shard.gap import shard_gap_begin
 from emulator.models.shard.permit import permit_refuse, permit_release
-from emulator.models.shard.reset import wipe_transport
 from emulator.models.shard.reshard import reshard_judge, reshard_want
-from emulator.models.shard.resume import restore_resume_state, shard_is_resumable
+from emulator.models.shard.resume import shard_is_resumable
 from emulator.models.shard.verdict import classify, judge_health, shard_verdict
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.close import ws_close
@@ -25,14 +20,12 @@ from firmware.layouts.log import (
     CONNECTION_LOST,
     CONNECTION_RETRY,
     SESSION_RESET,
-    SHARD_HELD,
     STARTUP_LIMIT,
 )
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.shard import (
     SSES_VALID,
-    End,
     FailureFlag,
     NextStep,
     Phase,
@@ -149,28 +142,3 @@ def shard_lose(w: World, shard: int) -> None:
         ws_close(w, shard, context.failure_close)
     else:
         tls_abort(w, shard)
-
-
-@model
-def shard_hold(w: World, shard: int, hold: int) -> None:
-    """Back to ASSIGNED without a word; the session in memory stays, FATAL stays FATAL."""
-    context = w.view(ShardContext, shard)
-    if context.state == ShardState.FATAL:
-        return
-    if context.state != ShardState.ASSIGNED:
-        context.failure = End.LEASE_EXPIRED
-        copy_evidence(w, shard)
-        publish_rewind(w, shard)
-        permit_release(w, shard)
-        log_write(w, shard, SHARD_HELD, hold, 0, 0, 0)
-        tls_abort(w, shard)
-        context.events.open = 0
-        if context.evidence.lost:
-            context.disconnected_at, context.gap_from = w.g(CORE).now, context.sequence
-            context.hole_first = context.hole_last = 0
-        sequence, flags = context.sequence, context.flags
-        wipe_transport(w, shard)
-        restore_resume_state(w, shard, sequence, flags)
-        context.state = ShardState.ASSIGNED
-    context.phase = Phase.NONE
-    context.hold = hold

@@ -7,18 +7,15 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
 from firmware.layouts.log import LOG, LOG_RING
-from firmware.layouts.node import CLOCK, CORE, LEASE, PLAN
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.node import LEASE, PLAN
 from firmware.layouts.plan import MOVES
 from firmware.layouts.policy import OnLimit, Policy
 from firmware.layouts.refusal import PlanRefusal
 from firmware.layouts.shard import (
     End,
     FailureFlag,
-    Hold,
     NextStep,
     Phase,
-    ShardContext,
     ShardFlag,
     ShardState,
     Stop,
@@ -27,7 +24,7 @@ from firmware.layouts.shard import (
 from firmware.layouts.tcp import TcpState
 from firmware.layouts.tls_sites import CERTIFICATE_NAME
 from firmware.layouts.websocket import WsState
-from firmware.shard.lose import record_backoff, settle_session, shard_hold, shard_lose
+from firmware.shard.lose import record_backoff, settle_session, shard_lose
 from tests.support.lab import Lab
 from tests.support.states import (
     MS,
@@ -37,26 +34,14 @@ from tests.support.states import (
     session_fields,
     set_policy,
     shard_fields,
+    shard_in,
 )
 
-LAB = Lab(settle_session, record_backoff, shard_lose, shard_hold, slots=2)
+LAB = Lab(settle_session, record_backoff, shard_lose, slots=2)
 
 
-def prepare(fields=None, layers=None, session=None, *, cycles=MS, present=True):
-    """Return a shard in the given state on a node in order."""
-    LAB.reset()
-    LAB.g(CLOCK).tsc_cycles_per_ms, LAB.g(CORE).now = cycles, NOW
-    LAB.g(PERMITS).max_concurrency = 1
-    shard = LAB.shard()
-    context = LAB.view(ShardContext, shard)
-    for name, value in (fields or {}).items():
-        setattr(context, name, value)
-    for name, value in (layers or {}).items():
-        getattr(context, name).state = value
-    for name, value in (session or {}).items():
-        setattr(context.session, name, value)
-    context.session_ptr = context.session.address_ if present else 0
-    return shard, context
+def prepare(fields=None, layers=None, session=None, **settings):
+    return shard_in(LAB, fields, layers, session, **settings)
 
 
 def lines():
@@ -387,40 +372,3 @@ def test_shard_lose_lets_the_answer_to_the_peers_close_leave(state):
     LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
     assert context.tcp.state == state
     assert context.close_deadline == NOW + 5000 * MS
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    fields=shard_fields(),
-    layers=layer_states(),
-    session=session_fields(),
-    hold=st.sampled_from(Hold),
-)
-def test_shard_hold_any_state_matches_model(fields, layers, session, hold):
-    shard, context = prepare(fields, layers, session)
-    LAB.g(LEASE).expired = 1
-    before = context.state
-    LAB.call(shard_hold, Environment(tsc=lambda: NOW), shard=shard, hold=hold)
-    if before == ShardState.FATAL:
-        assert context.state == ShardState.FATAL
-    else:
-        assert (context.state, context.hold) == (ShardState.ASSIGNED, hold)
-
-
-def test_shard_hold_keeps_a_resumable_session():
-    shard, context = prepare(
-        {
-            "state": ShardState.READY,
-            "flags": ShardFlag.SEQ_VALID,
-            "sequence": 12,
-            "connected_at": 5,
-        },
-        {"tcp": TcpState.ESTABLISHED},
-        {"valid": 1, "session_id_len": 32},
-    )
-    LAB.g(LEASE).expired = 1
-    LAB.call(shard_hold, Environment(tsc=lambda: NOW), shard=shard, hold=Hold.LEASE_EXPIRED)
-    assert context.sequence == 12
-    assert context.flags & ShardFlag.SEQ_VALID
-    assert context.evidence.end == End.LEASE_EXPIRED
-    assert (context.disconnected_at, context.gap_from) == (LAB.g(CORE).now, 12)
