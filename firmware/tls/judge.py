@@ -13,7 +13,7 @@ from firmware.layouts.x509_chain import Chain, ChainState
 from firmware.tls.hellos import MESSAGE_INPUTS, MESSAGE_OUTPUTS
 from firmware.tls.server_flight import tls_read_certificate
 from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 from firmware.x509.verify import x509_verify_signature
 from toolchain.asm import (
     AL,

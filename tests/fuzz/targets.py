@@ -11,7 +11,7 @@ from firmware.layouts.x509 import Certificate
 from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState
 from firmware.x509.certificate import x509_parse
 from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 from tests.fuzz import corpus
 from tests.fuzz.bus import link
 from tests.fuzz.enrol import grant, table

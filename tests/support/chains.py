@@ -18,7 +18,7 @@ from firmware.errors import describe
 from firmware.layouts.x509 import Certificate, PublicKey
 from firmware.layouts.x509_chain import KNOWN_CHAINS, Chain, ChainState
 from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 from tests.support import certificates as c
 from toolchain.cli.trust import trust_store
 from toolchain.trust import Anchor, Trust, read_anchor

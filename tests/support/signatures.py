@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from firmware.layouts.variants import Variant
 from firmware.layouts.x509 import Certificate, KeyKind, PublicKey, SignatureAlgorithm
 from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 from firmware.x509.verify import x509_verify_signature
 from tests.support.chains import CHAIN, Bench
 from tests.support.variants import choose

@@ -5,7 +5,7 @@ from emulator.models.cpu.date import date_now
 from emulator.models.tls.server_flight import tls_read_certificate
 from emulator.models.tls.transcript import arena_of
 from emulator.models.x509.chain import x509_chain_begin
-from emulator.models.x509.path import x509_chain_step
+from emulator.models.x509.step import x509_chain_step
 from emulator.models.x509.verify import x509_verify_signature
 from firmware.layouts.node import CORE
 from firmware.layouts.shard import ShardContext

@@ -4,24 +4,17 @@ from typing import Any
 
 from emulator.effects import World, model
 from emulator.models.x509.certificate import x509_same
-from emulator.models.x509.chain import certificate_of, x509_known_keep, x509_note
+from emulator.models.x509.chain import certificate_of, x509_note
 from emulator.models.x509.constraints import x509_constrain
 from emulator.models.x509.pins import x509_check_pins
 from emulator.models.x509.roles import x509_check_anchor, x509_check_issuer
 from emulator.models.x509.trust import x509_anchor_find
 from firmware.layouts.trust import TrustRecord
-from firmware.layouts.x509 import ALGORITHM, BUDGET, PIN, SIGNATURE, UNKNOWN_ISSUER, Certificate
-from firmware.layouts.x509_chain import (
-    ANCHOR,
-    INTERMEDIATES_MAX,
-    SIGNATURES_MAX,
-    STEPS_MAX,
-    Chain,
-    ChainState,
-)
+from firmware.layouts.x509 import BUDGET, PIN, UNKNOWN_ISSUER, Certificate
+from firmware.layouts.x509_chain import ANCHOR, INTERMEDIATES_MAX, STEPS_MAX, Chain, ChainState
 
 
-def _on_path(w: World, chain: int, place: int) -> Any:  # noqa: ANN401 - a View
+def on_path(w: World, chain: int, place: int) -> Any:  # noqa: ANN401 - a View
     """Return the certificate at a place of the path."""
     return w.view(Certificate, certificate_of(w, chain, w.view(Chain, chain).path[place]))
 
@@ -40,7 +33,7 @@ def x509_on_path(w: World, chain: int, certificate: int) -> int:
     for place in range(kept.depth, -1, -1):
         if not _spent(kept, mine.subject.size + mine.spki.size):
             return 1
-        other = _on_path(w, chain, place)
+        other = on_path(w, chain, place)
         if all(
             x509_same(w, one.start, one.size, two.start, two.size)
             for one, two in ((mine.subject, other.subject), (mine.spki, other.spki))
@@ -66,7 +59,7 @@ def x509_constrain_path(w: World, chain: int) -> tuple[int, int]:
         place -= 1
         if not place:
             return 0, 0
-        constraints = _on_path(w, chain, place).constraints
+        constraints = on_path(w, chain, place).constraints
         start, size = constraints.start, constraints.size
 
 
@@ -136,7 +129,7 @@ def x509_chain_next(w: World, chain: int) -> int:
         kept.steps += 1
         if kept.steps > STEPS_MAX:
             break
-        issuer = _on_path(w, chain, kept.depth).issuer
+        issuer = on_path(w, chain, kept.depth).issuer
         if not _spent(kept, issuer.size):
             break
         outcome = _anchor(w, chain, kept, issuer)
@@ -163,39 +156,3 @@ def x509_chain_next(w: World, chain: int) -> int:
     x509_note(w, chain, error, 0)
     kept.state = ChainState.FAILED
     return ChainState.FAILED
-
-
-@model
-def x509_chain_step(w: World, chain: int, good: int) -> tuple[int, int, int]:
-    """One signature at a time, from the anchor downwards; a wrong one sends the search on."""
-    kept = w.view(Chain, chain)
-    error = 0
-    if kept.state == ChainState.VERIFY:
-        if good != 1:
-            error = SIGNATURE.code
-        else:
-            kept.verifying -= 1
-            if kept.verifying == 0xFFFF_FFFF:
-                kept.state = ChainState.DONE
-                x509_known_keep(w, chain)
-    elif kept.state == ChainState.SEARCH:
-        x509_chain_next(w, chain)
-    while kept.state == ChainState.VERIFY:
-        place = kept.verifying
-        number = kept.path[place]
-        certificate = _on_path(w, chain, place)
-        if not error and not certificate.signature_algorithm:
-            error = ALGORITHM.code
-        if error:
-            x509_note(w, chain, error | number, number)
-            error = 0
-            x509_chain_next(w, chain)
-            continue
-        if kept.signatures == SIGNATURES_MAX:
-            x509_note(w, chain, BUDGET.code, 0)
-            kept.state = ChainState.FAILED
-            break
-        kept.signatures += 1
-        key = kept.anchor_key if place == kept.depth else _on_path(w, chain, place + 1).key
-        return ChainState.VERIFY, key.address_, certificate.address_
-    return int(kept.state), 0, 0

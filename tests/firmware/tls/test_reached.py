@@ -4,7 +4,7 @@ import pytest
 
 from firmware.image import link_bios, link_direct
 from firmware.tls.begin import tls_begin
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 
 
 @pytest.mark.parametrize("link", [link_bios, link_direct])

@@ -10,12 +10,8 @@ from firmware.errors import describe
 from firmware.layouts.x509 import Certificate
 from firmware.layouts.x509_chain import COMPARED_MAX
 from firmware.x509.certificate import x509_parse
-from firmware.x509.constraints import (
-    x509_address_within,
-    x509_constrain,
-    x509_dns_within,
-    x509_mask_valid,
-)
+from firmware.x509.constraints import x509_constrain
+from firmware.x509.subtrees import x509_address_within, x509_dns_within, x509_mask_valid
 from tests.support import certificates as c
 from tests.support.lab import Lab
 

@@ -19,7 +19,7 @@ from firmware.layouts.x509_chain import (
     Chain,
 )
 from firmware.x509.chain import x509_chain_begin, x509_known_find
-from firmware.x509.path import x509_chain_step
+from firmware.x509.step import x509_chain_step
 from tests.support import certificates as c
 from tests.support.chains import (
     CA,

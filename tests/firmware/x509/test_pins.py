@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from firmware.layouts.trust import PIN_BYTES, TrustStore
 from firmware.layouts.x509_chain import INTERMEDIATES_MAX, KNOWN_CHAINS, Chain
 from firmware.x509.chain import x509_chain_begin
-from firmware.x509.path import x509_chain_step
 from firmware.x509.pins import x509_check_pins
+from firmware.x509.step import x509_chain_step
 from tests.support.chains import CA, CHAIN, REGIONS, Bench, issue, key_of, leaf, root, store_of
 from tests.support.lab import Lab
 from tests.support.tls_peer import identity
