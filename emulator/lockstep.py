@@ -340,25 +340,27 @@ class Lockstep:
 
     def _leave(self, frame: _Frame, registers: list[int], vectors: list[int]) -> None:
         routine, c = frame.routine, frame.routine.contract
-        place = self.machine.where(self._trace[-1 if registers[_RIP] == STOP else -2])
         off = registers[_RSP] - frame.registers[_RSP] - 8
         if off:
-            raise Mismatch(f"{routine.name}: RSP is {off:+d} bytes off at {place}")
+            raise self._bad_return(routine, registers, f"RSP is {off:+d} bytes off")
         if registers[_FLAGS] >> FLAG_BITS["df"] & 1:
-            raise Mismatch(f"{routine.name}: returns with DF set at {place}")
+            raise self._bad_return(routine, registers, "returns with DF set")
         changed = (registers[_FLAGS] ^ frame.registers[_FLAGS]) & ~_FREE_FLAGS
         if changed:
-            raise Mismatch(f"{routine.name}: changed bits {changed:#x} of RFLAGS at {place}")
+            raise self._bad_return(routine, registers, f"changed bits {changed:#x} of RFLAGS")
         allowed = {r.full for r in c.clobbers} | {o.reg.full for o in c.outputs} | {"rsp"}
         before = (*frame.registers[:16], *_joined(frame.vectors))
         after = (*registers[:16], *_joined(vectors))
         for name, old, new in zip(_KEPT, before, after, strict=True):
             if old != new and name not in allowed:
-                raise Mismatch(
-                    f"{routine.name}: {name} changed from {old:#x} to {new:#x} at {place}"
-                )
+                what = f"{name} changed from {old:#x} to {new:#x}"
+                raise self._bad_return(routine, registers, what)
         outputs = tuple(value_of(o.reg, registers, vectors) for o in c.outputs)
         self._observe(("return", routine.name, outputs))
+
+    def _bad_return(self, routine: Routine, registers: list[int], what: str) -> Mismatch:
+        place = self.machine.where(self._trace[-1 if registers[_RIP] == STOP else -2])
+        return Mismatch(f"{routine.name}: {what} at {place}")
 
     def _outputs(self, routine: Routine) -> dict[str, int]:
         """Return the outputs of the call that ended, by register name."""
