@@ -15,6 +15,7 @@ from firmware.limits import RING_BYTES
 from tests.support.segments import NOW, OUR_PORT, PEER_IP, Bench, loaded
 
 if TYPE_CHECKING:
+    from emulator.machine import Region
     from toolchain.asm import Routine
 
 NODE, BOOT = b"n7", 0x3FA2C1D0
@@ -27,8 +28,10 @@ INFO = (
 class BusBench(Bench):
     """One for a test file. `reset` before each test."""
 
-    def __init__(self, *routines: Routine, semantics: bool | None = None) -> None:
-        super().__init__(*routines, bus_take, semantics=semantics)
+    def __init__(
+        self, *routines: Routine, semantics: bool | None = None, extra: tuple[Region, ...] = ()
+    ) -> None:
+        super().__init__(*routines, bus_take, semantics=semantics, extra=extra)
 
     def reset(self) -> None:
         """Put everything back: two links without a connection, one server, no login."""

@@ -18,6 +18,7 @@ from firmware.tcp.input import tcp_input
 from tests.support.lab import Lab
 
 if TYPE_CHECKING:
+    from emulator.machine import Region
     from toolchain.asm import Routine
 
 OUR_IP, PEER_IP = ip("10.0.0.2"), ip("10.0.0.1")
@@ -42,8 +43,10 @@ def loaded(address: bytes) -> int:
 class Bench:
     """One lab for a test file. `reset` before each test."""
 
-    def __init__(self, *routines: Routine, semantics: bool | None = None) -> None:
-        self.lab = Lab(*routines, tcp_input, tcp_connect, semantics=semantics)
+    def __init__(
+        self, *routines: Routine, semantics: bool | None = None, extra: tuple[Region, ...] = ()
+    ) -> None:
+        self.lab = Lab(*routines, tcp_input, tcp_connect, semantics=semantics, extra=extra)
         self.reset()
 
     def reset(self) -> None:
