@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 EVERY_S = 0.2
+BOOT = "3fa2c1d0"
 BUILD_ID = "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3"
 IDENTITY = f"525400000077 4c4c454400574d108030b4c04f4b5931 S-1 {BUILD_ID}"
 
@@ -37,6 +38,7 @@ class EnrollingNode:
         opens_as: What its machine is in truth, if not what it says.
         reply: Where it says that it listens, if elsewhere than it does.
         login: Options of the connection.
+        numbers: Once it has its token it does not say so, but these, in the place of `{boot}` its boot.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class EnrollingNode:
         opens_as: str = "",
         reply: str = "",
         login: Mapping[str, Any] | None = None,
+        numbers: str = "",
     ) -> None:
         self.opens_as = opens_as or identity
         self.url, self.node, self.identity, self.deaf = url, node, identity, deaf
         self.login = login or {}
         self.key = X25519PrivateKey.generate()
-        self.inbox = reply or f"_E.{node}.3fa2c1d0.c.1"
+        self.inbox = reply or f"_E.{node}.{BOOT}.c.1"
+        self.numbers = numbers.format(boot=BOOT)
         self.refused = 0
         self.got: list[bytes] = []
         self.grant: dict[str, Any] | None = None
@@ -78,7 +82,7 @@ class EnrollingNode:
             self.errors.append(str(error))
 
         self._client = await nats.connect(self.url, error_cb=heard, **self.login)
-        await self._client.subscribe(f"_E.{self.node}.3fa2c1d0.c.*", cb=self._take)
+        await self._client.subscribe(f"_E.{self.node}.{BOOT}.c.*", cb=self._take)
         self._tasks.append(asyncio.create_task(self._announce()))
         return self
 
@@ -92,6 +96,10 @@ class EnrollingNode:
 
     async def _announce(self) -> None:
         while self._client is not None:
+            if self.grant is not None and self.numbers:
+                await self._client.publish(f"shardfw.b1.diag.{self.node}", self.numbers.encode())
+                await asyncio.sleep(EVERY_S)
+                continue
             state = "waiting" if self.grant is None else "enrolled"
             body = f"1 {state} {self.refused} {self.public.hex()} {self.identity}"
             reply = self.inbox if self.grant is None else ""

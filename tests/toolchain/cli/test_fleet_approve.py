@@ -219,6 +219,37 @@ def test_a_node_that_refuses_or_says_nothing_is_told_of():
     )
 
 
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [("1 {boot} 12345 4 0", 0), ("1 00000001 12345 4 0", 1), ("2 {boot} 12345 4 0", 1)],
+)
+def test_a_node_whose_word_was_lost_is_enrolled_by_what_it_says_of_that_boot(numbers, code):
+    async def work(server):
+        async with EnrollingNode(server.url, numbers=numbers) as node:
+            return node, await approve(server, "n7", "--fingerprint", shown(node), **TOKEN_IN)
+
+    node, done = served(work)
+    assert node.grant is not None
+    assert done.exit_code == code, done.output
+    if code == 0:
+        assert done.stdout == "n7 is enrolled\n"
+    else:
+        assert error_of(done).startswith("Error: n7 did not say within 2 s that it is enrolled.")
+
+
+def test_who_may_approve_and_no_more_waits_for_the_nodes_word():
+    clerk = {"publish": ["_E.>"], "subscribe": ["shardfw.b1.enrol.*"]}
+    options = NatsOptions(users=(NatsUser("ada", "a", permissions=clerk), NatsUser("n7", "pw")))
+
+    async def work(server):
+        async with EnrollingNode(server.url, login={"user": "n7", "password": "pw"}) as node:
+            words = ("n7", "--fingerprint", shown(node), "--user", "ada")
+            return await approve(server, *words, **{"SHARDFW_NATS_PASSWORD": "a"}, **TOKEN_IN)
+
+    done = served(work, options)
+    assert (done.exit_code, done.stdout) == (0, "n7 is enrolled\n"), done.output
+
+
 # -- automatic ------------------------------------------------------------------------------------
 def test_a_known_machine_is_served_once_whoever_else_waits():
     async def work(server):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firmware.layouts.enrol import ANNOUNCE_JITTER_MS, ANNOUNCE_MIN_MS
+from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FORMAT
 from toolchain.cli.fleet.connect import FleetError
 from toolchain.cli.fleet.enrolment import Announcement
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 LISTEN_S = (ANNOUNCE_MIN_MS + ANNOUNCE_JITTER_MS) / 1000 + 0.5
 """In this time every node that waits has said so."""
-ENROLLED_S = 30.0
-"""A node logs in anew before it says that it is enrolled; a TLS handshake may take ten seconds."""
+ENROLLED_S = 10.0 + 2 * DIAG_EVERY_MS / 1000
+"""A node logs in anew before it says that it is enrolled; a TLS handshake may take ten seconds. Twice
+after that it says its numbers."""
 PERMISSIONS = (
     "An operator subscribes to shardfw.{bot}.enrol.* and publishes to _E.>; "
     "firmware/docs/enrol.md lists who may do what"
@@ -48,6 +50,8 @@ class Desk:
         self.fleet = fleet
         self.ignored = 0
         self._heard: dict[bytes, Heard] = {}
+        self._numbers = f"shardfw.{fleet.bot}.diag.*"
+        self._joined: set[tuple[str, str]] = set()
         self._news = asyncio.Event()
 
     async def open(self) -> None:
@@ -59,6 +63,13 @@ class Desk:
         await self.fleet.client.subscribe(f"shardfw.{self.fleet.bot}.enrol.*", cb=self._take)
         await self.fleet.client.flush()
         self._check()
+        await self.fleet.client.subscribe(self._numbers, cb=self._take_numbers)
+
+    async def _take_numbers(self, message: Msg) -> None:
+        format_, _, rest = message.data.decode("ascii", "replace").partition(" ")
+        if format_ == str(DIAG_FORMAT):
+            self._joined.add((message.subject.rpartition(".")[2], rest.partition(" ")[0]))
+            self._news.set()
 
     async def _take(self, message: Msg) -> None:
         found = Announcement.parse(message.subject, message.reply, message.data)
@@ -69,9 +80,11 @@ class Desk:
         self._news.set()
 
     def _check(self) -> None:
-        if self.fleet.complaints:
+        # Who may approve and do no more hears no numbers: the node's own word has to do.
+        complaints = [text for text in self.fleet.complaints if self._numbers not in text]
+        if complaints:
             raise FleetError(
-                f"NATS does not let this user do that: {self.fleet.complaints[-1]}. "
+                f"NATS does not let this user do that: {complaints[-1]}. "
                 + PERMISSIONS.format(bot=self.fleet.bot)
             )
         if self.fleet.client.is_closed:
@@ -105,10 +118,13 @@ class Desk:
         return self.waiting()
 
     async def release(self, line: Announcement, grant: bytes) -> None:
-        """Seal a grant to a node, send it, and wait until the node says that it is enrolled.
+        """Seal a grant to a node, send it, and wait until the node is enrolled.
+
+        It says so once, which an outage on either side can swallow. Every ten seconds it says its numbers,
+        with the number of its boot, and it does that with its token alone.
 
         Raises:
-            FleetError: It refused the seal, or never said so.
+            FleetError: It refused the seal, or is not heard of.
         """
         before = self._heard[line.key].line.refused
         await self.fleet.client.publish(line.reply, line.seal(self.fleet.bot, grant))
@@ -117,7 +133,7 @@ class Desk:
         while (left := until - time.monotonic()) > 0:
             await self.news(left)
             now = self._heard[line.key].line
-            if now.enrolled:
+            if now.enrolled or (line.node, line.boot) in self._joined:
                 return
             if now.refused > before:
                 raise FleetError(

@@ -87,6 +87,11 @@ class Announcement:
         return f"{int.from_bytes(start, 'big'):#x}"
 
     @property
+    def boot(self) -> str:
+        """Return the number of its boot, as its inbox has it; empty when it does not wait."""
+        return self.reply.split(".")[2] if self.reply else ""
+
+    @property
     def facts(self) -> dict[str, str | None]:
         """Return mac, uuid, serial and build_id for people; None = the machine does not tell."""
         mac, identity, serial, build_id = self.identity.split(" ")
