@@ -24,7 +24,7 @@ from firmware.layouts.json import (
     JsonParser,
     JsonState,
 )
-from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
+from firmware.layouts.log import DISCOVERY_FOUND, FLEET_CONCURRENCY, RESHARD_RECOMMENDED
 from firmware.layouts.node import CLOCK, PLAN, Clock, CoreState, Plan, core
 from firmware.layouts.permit import PERMITS, PERMITS_MAX, Permit, Permits
 from firmware.layouts.plan import MOVES, Moves
@@ -155,6 +155,32 @@ def discovery_limits(a: Asm) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
+    reads=[FleetConfig.magic, JsonParser.kinds, JsonParser.values, Permits.max_concurrency],
+    calls=[log_write],
+    source="firmware/docs/gateway.md#discovery-limits",
+)
+def discovery_keys(a: Asm) -> None:
+    """Say so when the plan of the fleet has more or fewer Identify keys than the service allows."""
+    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    with a.if_(NE):
+        a.ret()
+    a.cmp(_kind(DocumentField.MAX_CONCURRENCY), JsonKind.INTEGER)
+    with a.if_(NE):
+        a.ret()
+    # No plan can have more keys than there are.
+    a.mov(ECX, _value(DocumentField.MAX_CONCURRENCY))
+    a.mov(EDX, PERMITS_MAX)
+    a.cmp(ECX, EDX)
+    a.cmov(A, ECX, EDX)
+    a.mov(EDX, PERMITS.it.max_concurrency)
+    a.cmp(ECX, EDX)
+    with a.if_(NE):
+        log(a, FLEET_CONCURRENCY)
+    a.ret()
+
+
+@routine(
+    clobbers=CALLER_SAVED,
     reads=[JsonParser.kinds, JsonParser.values, Plan.global_total],
     writes=[Moves.recommended],
     calls=[log_write],
@@ -208,6 +234,7 @@ def discovery_recommend(a: Asm) -> None:
         url_authority,
         discovery_target,
         discovery_limits,
+        discovery_keys,
         discovery_recommend,
         discovery_refuse,
         discovery_retry,
@@ -281,6 +308,7 @@ def discovery_document(a: Asm, shard: ShardContext) -> None:
     a.mov(R8D, PERMITS.it.remaining)
     a.mov(R9D, D.requests)
     log(a, DISCOVERY_FOUND, RBX)
+    a.call(discovery_keys)
     a.jmp(discovery_recommend)
 
     a.place(incomplete)

@@ -287,6 +287,7 @@ FLEET_FORGOTTEN = code(
 FLEET_TICKET = code("fleet.ticket", Level.DEBUG, forShard=DEC, key=DEC, waited=MS)
 FLEET_TICKET_VOID = code("fleet.ticketVoid", Level.WARN, forShard=DEC, key=DEC)
 FLEET_BUDGET_SPENT = code("fleet.budgetSpent", Level.WARN, remaining=DEC, reserve=DEC, total=DEC)
+FLEET_CONCURRENCY = code("fleet.maxConcurrencyDiffers", Level.WARN, plan=DEC, service=DEC)
 FLEET_FROZEN = code("fleet.clockStoodStill", Level.ERROR, seconds=DEC, held=DEC)
 _ENROL_REASON = texts({0: "none", **ENROL_REASONS})
 ENROL_WAITING = code(

@@ -16,7 +16,7 @@ from firmware.layouts.discovery import (
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import DocumentField, JsonKind, JsonState
-from firmware.layouts.log import DISCOVERY_FOUND, RESHARD_RECOMMENDED
+from firmware.layouts.log import DISCOVERY_FOUND, FLEET_CONCURRENCY, RESHARD_RECOMMENDED
 from firmware.layouts.node import CLOCK, CORE, PLAN
 from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES
@@ -57,6 +57,15 @@ def discovery_limits(w: World) -> None:
         permits.reset_at, permits.owned = (w.g(CORE).now + wait) % 2**64, 0
         for n in range(PERMITS_MAX):
             permits.keys[n].wipe()
+
+
+@model
+def discovery_keys(w: World) -> None:
+    """The plan rules; what the service allows is news when it is another number."""
+    kind, number = _kept(w, DocumentField.MAX_CONCURRENCY)
+    service, plan = min(number, PERMITS_MAX), w.g(PERMITS).max_concurrency
+    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC and kind == JsonKind.INTEGER and service != plan:
+        log(w, FLEET_CONCURRENCY, None, plan, service)
 
 
 @model
@@ -125,4 +134,5 @@ def discovery_document(w: World, shard: int) -> None:
     permits = w.g(PERMITS)
     told = found.gateway_port, permits.max_concurrency, permits.remaining, found.requests
     log(w, DISCOVERY_FOUND, shard, *told)
+    discovery_keys(w)
     discovery_recommend(w)

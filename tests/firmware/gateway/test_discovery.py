@@ -30,7 +30,7 @@ from firmware.layouts.gateway import UrlFault
 from firmware.layouts.json import JsonState
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import CLOCK, CORE, PLAN
-from firmware.layouts.permit import PERMITS
+from firmware.layouts.permit import PERMITS, PERMITS_MAX
 from firmware.layouts.plan import MOVES
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.shard import End, FailureFlag, ShardContext
@@ -254,6 +254,34 @@ class TestDocument:
         assert q.gateway() == (b"gateway.test", 8080, b"/ws?v=10&encoding=json")
         permits = LAB.g(PERMITS)
         assert (permits.max_concurrency, permits.total, permits.remaining) == (4, 1000, 998)
+
+    @pytest.mark.parametrize(
+        ("fleet", "plan", "service", "said"),
+        [
+            (1, 4, 16, "plan=4 service=16"),
+            (1, 16, 1, "plan=16 service=1"),
+            (1, 4, 0, "plan=4 service=0"),
+            (1, 4, 2**32 - 1, f"plan=4 service={PERMITS_MAX}"),
+            (1, PERMITS_MAX, 2**32 - 1, None),
+            (1, 16, 16, None),
+            (1, 4, "16", None),
+            (1, 4, None, None),
+            (0, 4, 16, None),
+        ],
+    )
+    def test_a_plan_with_other_keys_than_the_service_allows_is_told_of(
+        self, fleet, plan, service, said
+    ):
+        q = Question()
+        LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC * fleet
+        LAB.g(PERMITS).max_concurrency = plan
+        limit = {"session_start_limit": {"total": 1000, "max_concurrency": service}}
+        q.hear(json_reply(200, BOT | limit).wire())
+        assert q.gateway() == (b"gateway.test", 8080, b"/ws?v=10&encoding=json")
+        assert LAB.g(PERMITS).max_concurrency == (plan if fleet else service)
+        codes = [line.split("code=")[1] for line in q.lines()]
+        told = [f"fleet.maxConcurrencyDiffers {said}"] if said else []
+        assert [line for line in codes if line.startswith("fleet")] == told
 
     def test_a_well_known_document_gives_the_gateway_alone(self):
         q = ask(json_reply(200, WELL_KNOWN).wire(), profile=ProfileId.FLUXER)
