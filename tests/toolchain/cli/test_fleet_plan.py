@@ -1,6 +1,7 @@
 """`shardfw fleet plan` with nodes: another cut without two holders of a shard."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -14,9 +15,9 @@ from tests.support.fleet_cli import (
     with_server,
 )
 from tests.support.fleet_node import FleetNode
-from toolchain.cli.fleet.change import Change, Changer
+from toolchain.cli.fleet.change import LEASE, Change, Changer, revision
 from toolchain.cli.fleet.connect import ConflictError, Login, connected
-from toolchain.cli.fleet.records import split
+from toolchain.cli.fleet.records import Lease, Range, split, takeover_s
 from toolchain.cli.fleet.watch import View
 
 
@@ -101,6 +102,35 @@ def test_of_two_operators_one_makes_the_plan_and_the_other_is_told():
     assert found["plan"]["slots"] == [{"start": 0, "count": 4}]
     assert second.epoch == found["plan"]["epoch"] == 2
     assert [slot["count"] for slot in found["slots"]] == [4]
+
+
+def test_a_renewal_behind_the_wait_is_waited_out_and_not_written_over(monkeypatch):
+    """A holder that does not see the drain renews; the operator's watch stood still meanwhile."""
+    wait, renewed = Changer._wait, []
+
+    async def wait_and_be_late(self, slots, duration_ms):
+        await wait(self, slots, duration_ms)
+        if not renewed:
+            lease = Lease("a", "0a0a0a0a", 7, 1, DURATION_MS, 1, Range(0, 2), 4)
+            await self.fleet.swap(f"{LEASE}0", lease, revision(self.view, f"{LEASE}0"))
+            renewed.append(time.monotonic())
+
+    async def scenario(server):
+        await new_fleet(server.url)
+        async with connected(Login((server.url,)), BOT) as one:
+            view = View(one)
+            await view.sync()
+            monkeypatch.setattr(Changer, "_wait", wait_and_be_late)
+            steps: list[str] = []
+            change = Change(4, split(4, 1), 1, DURATION_MS)
+            await Changer(view, steps.append).change(change, wait_ms=DURATION_MS)
+            await view.stop()
+        return steps, time.monotonic() - renewed[0], await told(server.url, "status")
+
+    steps, waited_s, found = with_server(scenario)
+    assert "waiting: slot 0 is held by a" in steps
+    assert waited_s >= takeover_s(DURATION_MS)
+    assert [(slot["node"], slot["generation"]) for slot in found["slots"]] == [(None, 7)]
 
 
 def test_an_interrupted_change_is_ended_with_the_plan_as_it_is():

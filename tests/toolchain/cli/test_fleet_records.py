@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.fleet import HIDDEN_MS
+from firmware.layouts.plan import TOTAL_MAX
 from toolchain.cli.fleet.records import (
     ACTIVE,
     DRAIN,
@@ -69,12 +71,17 @@ def test_any_plan_is_read_as_it_was_written(data):
 @given(
     NAMES.filter(lambda name: name != "-"),
     BOOTS,
-    st.tuples(*[WORDS] * 6),
+    st.integers(0, 2**32 - 2),
+    st.tuples(WORDS, WORDS),
     st.integers(4000, 600_000),
+    st.data(),
 )
-def test_any_lease_is_read_as_it_was_written(name, boot, numbers, duration):
-    generation, op, epoch, start, count, total = numbers
-    lease = Lease(name, boot, generation, op, duration, epoch, Range(start, count), total)
+def test_any_lease_is_read_as_it_was_written(name, boot, generation, numbers, duration, data):
+    op, epoch = numbers
+    total = data.draw(st.integers(1, TOTAL_MAX))
+    start = data.draw(st.integers(0, total - 1))
+    slot = Range(start, data.draw(st.integers(1, min(total - start, FLEET_SHARDS_MAX))))
+    lease = Lease(name, boot, generation, op, duration, epoch, slot, total)
     assert Lease.parse(str(lease)) == lease
     assert lease.held
     free = lease.freed(op)
@@ -110,6 +117,22 @@ def test_any_lease_is_read_as_it_was_written(name, boot, numbers, duration):
         (Lease, HELD.replace("3fa2c1d0", "3FA2C1D0"), "a held slot without node or boot"),
         (Lease, HELD.replace("n7", "n.7"), "'n.7' is no name: 1 to 32 letters, digits, _ or -"),
         (Lease, HELD + " 1", "the record has 12 words"),
+        (Lease, FREE.replace("4 0 3", "4 9 3"), "a slot is neither held nor free"),
+        (
+            Lease,
+            HELD.replace(" 1 2 ", " 4294967295 2 "),
+            "the generation is 4294967295. Write 0 to",
+        ),
+        (
+            Lease,
+            HELD.replace("4 16", "0 16"),
+            "the number of shards of the lease's slot, 0+0, is 0",
+        ),
+        (Lease, HELD.replace("4 16", "4 3"), "the lease's slot, 0+4, goes beyond the total of 3"),
+        (Lease, HELD.replace("4 16", "4 0"), "the total is 0. Write 1 to 16384"),
+        (Ticket, "1 n7 - 3 0", "a ticket has a node and its boot, or neither"),
+        (Ticket, "1 n7 3FA2C1D0 3 0", "a ticket has a node and its boot, or neither"),
+        (Budget, "1 1001 1000 n7 4", "what is left of the budget is 1001. Write 0 to 1000"),
         (Ticket, "1 - - 0", "the record has 4 words"),
         (NodeOrder, "1 closed", "a node is neither open nor drain"),
         (Move, "1 x n7", "'x' is no number of 32 bits"),

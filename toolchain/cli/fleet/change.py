@@ -24,7 +24,7 @@ from toolchain.cli.fleet.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from toolchain.cli.fleet.records import Range
     from toolchain.cli.fleet.watch import View
@@ -146,8 +146,13 @@ class Changer:
         if old is not None:
             self.say("the plan asks all nodes to give their slots back")
         slots = 0 if wait_ms == 0 else len(change.slots if old is None else old.slots)
-        await self._wait(slots, max(wait_ms, 0 if old is None else old.duration_ms))
-        await self._write_leases(change, epoch, generation)
+        longest_ms = max(wait_ms, 0 if old is None else old.duration_ms)
+
+        async def all_free() -> None:
+            await self._wait(slots, longest_ms)
+
+        await all_free()
+        await self._write_leases(change, epoch, generation, all_free)
         same = old is not None and old.max_concurrency == change.max_concurrency
         await self._write_tickets(change.max_concurrency, anew=not same)
         self._check_mine()
@@ -209,31 +214,53 @@ class Changer:
                 "so it does not see the plan. Stop it, then: shardfw fleet plan --same"
             )
 
-    async def _write_leases(self, change: Change, epoch: int, generation: int) -> None:
-        """Write free records; generations go on from the highest, because shards change slots."""
+    async def _write_leases(
+        self, change: Change, epoch: int, generation: int, all_free: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Write free records, each on the very record that was waited for."""
+        for number in sorted({*range(len(change.slots)), *leases(self.view)}):
+
+            def free(number: int = number) -> Lease | None:
+                return self._freed(number, change, epoch, generation)
+
+            await self._write(f"{LEASE}{number}", free, all_free)
+
+    def _freed(self, number: int, change: Change, epoch: int, generation: int) -> Lease | None:
+        """Return the new record of a slot; None when the one that it has may stay."""
         known = leases(self.view)
+        if number >= len(change.slots):
+            return known[number].freed() if number in known and known[number].held else None
+        # Generations go on from the highest, because shards change slots.
         highest = max([generation, *(lease.generation for lease in known.values())])
-        for number in sorted({*range(len(change.slots)), *known}):
-            if number < len(change.slots):
-                slot = change.slots[number]
-                made = Lease(NOBODY, NOBODY, highest, 0, 0, epoch, slot, change.total)
-            else:
-                made = known[number].freed()
-                if not known[number].held:
-                    continue
-            await self._write(f"{LEASE}{number}", made)
+        return Lease(NOBODY, NOBODY, highest, 0, 0, epoch, change.slots[number], change.total)
 
     async def _write_tickets(self, count: int, *, anew: bool) -> None:
         """Write tickets; anew when other shards share them, so that each is waited for once more."""
         for number in range(count):
             if anew or read(self.view, f"{IDENT}{number}", Ticket) is None:
-                await self._write(f"{IDENT}{number}", Ticket())
+                await self._write(f"{IDENT}{number}", Ticket)
 
-    async def _write(self, key: str, value: object) -> None:
-        """Write a record over whatever it is now, as long as the change is ours."""
+    async def _write(
+        self,
+        key: str,
+        make: Callable[[], object],
+        ready: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Write a record over whatever it is now, as long as the change is ours.
+
+        Args:
+            key: Its key.
+            make: Returns the record as it should be now; None = what is there may stay.
+            ready: Waits until what is there may be written over.
+        """
         for _ in range(TRIES):
             await self.view.sync()
             self._check_mine()
+            if ready is not None:
+                await ready()
+            value = make()
+            if value is None:
+                return
             try:
                 await self._swap(key, value, revision(self.view, key))
             except (ConflictError, UnansweredError):

@@ -140,10 +140,7 @@ class Plan:
         _within("the duration in ms", self.duration_ms, DURATION_MIN_MS, DURATION_MAX_MS)
         _within("the number of slots", len(self.slots), 1, FLEET_SLOTS_MAX)
         for number, one in enumerate(self.slots):
-            what = f"slot {number}, {one},"
-            _within(f"the number of shards of {what}", one.count, 1, FLEET_SHARDS_MAX)
-            if one.end > self.total:
-                raise RecordError(f"{what} goes beyond the total of {self.total}")
+            _fits(f"slot {number}", one, self.total)
         for before, after in pairwise(self.slots):
             if after.start < before.end:
                 raise RecordError(
@@ -181,6 +178,13 @@ class Plan:
 def _within(what: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise RecordError(f"{what} is {value}. Write {least} to {most}")
+
+
+def _fits(what: str, slot: Range, total: int) -> None:
+    _within("the total", total, 1, TOTAL_MAX)
+    _within(f"the number of shards of {what}, {slot},", slot.count, 1, FLEET_SHARDS_MAX)
+    if slot.end > total:
+        raise RecordError(f"{what}, {slot}, goes beyond the total of {total}")
 
 
 def split(total: int, slots: int) -> tuple[Range, ...]:
@@ -242,9 +246,12 @@ class Lease:
             if node == NOBODY or not BOOT.fullmatch(boot):
                 raise RecordError(f"a held slot without node or boot: {text!r}")
             _within("the duration in ms", duration, DURATION_MIN_MS, DURATION_MAX_MS)
-        elif (state, node, boot) != (FREE, NOBODY, NOBODY):
+        elif (state, node, boot, duration) != (FREE, NOBODY, NOBODY, 0):
             raise RecordError(f"a slot is neither {HELD} nor {FREE}: {text!r}")
-        return cls(node, boot, generation, op, duration, epoch, Range(start, count), total)
+        _within("the generation", generation, 0, WORD - 2)
+        slot = Range(start, count)
+        _fits("the lease's slot", slot, total)
+        return cls(node, boot, generation, op, duration, epoch, slot, total)
 
     def __str__(self) -> str:
         """Return the record."""
@@ -271,6 +278,8 @@ class Ticket:
             RecordError: It is none.
         """
         node, boot, op, shard = _tokens(text, 4)
+        if (node == NOBODY) != (boot == NOBODY) or not (node == NOBODY or BOOT.fullmatch(boot)):
+            raise RecordError(f"a ticket has a node and its boot, or neither: {text!r}")
         return cls(_name(node), boot, _number(op), _number(shard))
 
     def __str__(self) -> str:
@@ -295,7 +304,9 @@ class Budget:
             RecordError: It is none.
         """
         remaining, total, node, op = _tokens(text, 4)
-        return cls(_number(remaining), _number(total), _name(node), _number(op))
+        found = cls(_number(remaining), _number(total), _name(node), _number(op))
+        _within("what is left of the budget", found.remaining, 0, found.total)
+        return found
 
     def __str__(self) -> str:
         """Return the record."""
