@@ -15,7 +15,7 @@ from firmware.limits import RING_BYTES
 from tests.support.segments import NOW, OUR_PORT, PEER_IP, Bench, loaded
 
 if TYPE_CHECKING:
-    from emulator.machine import Region
+    from emulator.memory import Region
     from toolchain.asm import Routine
 
 NODE, BOOT = b"n7", 0x3FA2C1D0

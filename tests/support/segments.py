@@ -18,7 +18,7 @@ from firmware.tcp.input import tcp_input
 from tests.support.lab import Lab
 
 if TYPE_CHECKING:
-    from emulator.machine import Region
+    from emulator.memory import Region
     from toolchain.asm import Routine
 
 OUR_IP, PEER_IP = ip("10.0.0.2"), ip("10.0.0.1")

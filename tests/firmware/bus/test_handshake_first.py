@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator.machine import Region
+from emulator.memory import Region
 from emulator.simulation.packet import ACK, SYN
 from firmware.bus.tick import bus_link_tick
 from firmware.bus.turn import bus_flush

@@ -106,7 +106,8 @@ def test_of_two_operators_one_makes_the_plan_and_the_other_is_told():
 
 def test_a_renewal_behind_the_wait_is_waited_out_and_not_written_over(monkeypatch):
     """A holder that does not see the drain renews; the operator's watch stood still meanwhile."""
-    wait, renewed = Changer._wait, []
+    wait = Changer._wait
+    renewed: list[float] = []
 
     async def wait_and_be_late(self, slots, duration_ms):
         await wait(self, slots, duration_ms)
