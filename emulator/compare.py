@@ -18,7 +18,7 @@ from emulator.registers import GPR
 from toolchain.asm.registers import Flag, Reg, Xmm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emulator.effects import World
     from emulator.machine import Machine
@@ -145,13 +145,15 @@ class Comparison:
     # -- stores -----------------------------------------------------------------------------------
     def _segment(self, stores: Sequence[Recorded], wanted: Sequence[Write]) -> None:
         want, got = _Pages(), _Pages()
+        ever: dict[int, set[int]] = {}
         for effect in wanted:
             for at, raw in self._pieces(effect.address, effect.contents):
                 want.put(at, raw)
         for store in stores:
             for at, raw in self._pieces(store.key[1], store.key[2]):
                 if not want.holds(at, raw):
-                    self._check_bytes(store, at, raw, wanted)
+                    ever = ever or self._ever(wanted)
+                    self._check_bytes(store, at, raw, wanted, ever)
                 got.put(at, raw)
         for number, (values, mask) in want.pages.items():
             if got.pages.get(number) != (values, mask):
@@ -170,14 +172,28 @@ class Comparison:
                 if start <= at < start + len(raw):
                     yield raw[at - start], effect
 
+    def _ever(self, wanted: Sequence[Write]) -> dict[int, set[int]]:
+        """Return all that the model stores in each byte within the segment, last or not."""
+        ever: dict[int, set[int]] = {}
+        for effect in wanted:
+            for start, raw in self._pieces(effect.address, effect.contents):
+                for at, value in enumerate(raw, start):
+                    ever.setdefault(at, set()).add(value)
+        return ever
+
     def _check_bytes(
-        self, store: Recorded, start: int, raw: bytes, wanted: Sequence[Write]
+        self,
+        store: Recorded,
+        start: int,
+        raw: bytes,
+        wanted: Sequence[Write],
+        ever: Mapping[int, set[int]],
     ) -> None:
         """Raise unless the model stores each of these bytes at some time in the segment."""
         for at, value in enumerate(raw, start):
-            good = list(self._bytes_of(wanted, at))
-            if value not in (v for v, _ in good):
-                want = f"{good[0][0]:#04x} ({_origin(good[0][1])})" if good else "no store"
+            if value not in ever.get(at, ()):
+                good = next(self._bytes_of(wanted, at), None)
+                want = f"{good[0]:#04x} ({_origin(good[1])})" if good else "no store"
                 raise self._mismatch(
                     f"{self._place(store.at)} stores {value:#04x} at {at:#x}"
                     f"{self._name(at)}; the model wants {want}"
