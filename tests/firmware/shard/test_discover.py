@@ -28,9 +28,9 @@ from firmware.shard.dial import shard_dial
 from firmware.shard.discover import shard_confirm_permit, shard_discover
 from firmware.shard.lose import shard_lose
 from pxe.gateway.rest import json_reply, rate_limit, redirect
-from tests.firmware.shard.test_tick import LAB
-from tests.firmware.shard.test_tick import Node as TickNode
 from tests.support.net import ROUTER, START, ip32
+from tests.support.shard_node import LAB
+from tests.support.shard_node import Node as TickNode
 from tests.support.states import MS
 from tests.support.stream import Stream
 from tests.support.variants import choose

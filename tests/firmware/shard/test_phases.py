@@ -18,15 +18,10 @@ from firmware.layouts.tls_sites import NO_ENTROPY
 from firmware.layouts.variants import Variant
 from firmware.layouts.websocket import WsState
 from firmware.shard.dial import NO_CONNECTION, shard_begin, shard_dial
-from firmware.shard.phases import (
-    shard_advance,
-    shard_become_ready,
-    shard_follow,
-    shard_say_goodbye,
-)
+from firmware.shard.phases import shard_advance, shard_become_ready, shard_follow, shard_say_goodbye
 from firmware.shard.resume import shard_is_resumable
-from tests.firmware.shard.test_tick import LAB, NEVER, Node
 from tests.support.net import START
+from tests.support.shard_node import LAB, NEVER, Node
 from tests.support.states import MS
 from tests.support.variants import choose
 
