@@ -95,6 +95,11 @@ def leaf(issuer: str, *extensions: bytes, **fields: Any) -> bytes:
     return issue("a server", issuer, names(HOST), *extensions, **fields)
 
 
+def unsigned(encoded: bytes) -> bytes:
+    """Return a certificate with a wrong signature."""
+    return encoded[:-1] + bytes([encoded[-1] ^ 1])
+
+
 def root(subject: str = "root", *extensions: bytes, **fields: Any) -> bytes:
     """Return a root's certificate."""
     return issue(subject, subject, CA, *extensions, **fields)
