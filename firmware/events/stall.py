@@ -1,17 +1,35 @@
-"""Shards that wait for room before they read, and the end of a connection that publishes nothing more."""
+"""Shards that wait for room before they read, in turns, and the end of a connection that publishes nothing more."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.acks import entry_at
 from firmware.events.assembly import assembly_add, assembly_find, assembly_take
 from firmware.events.notices import notice_publish
 from firmware.events.outbox import COMPUTED, outbox_room
 from firmware.failure import shard_fail
 from firmware.layouts.events import PUBLISH_OVERDUE, EventStream, GapTold, Notice, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayContext, GatewayState
+from firmware.layouts.gateway import (
+    CLOSE_KEEPING_SESSION,
+    GatewayContext,
+    GatewayFlag,
+    GatewayState,
+)
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
-from firmware.layouts.outbox import ACK_TIMEOUT_MS, AGAIN_MS, STALL_MS, STALL_RETRY_MS, Assembly
+from firmware.layouts.outbox import (
+    ACK_TIMEOUT_MS,
+    AGAIN_MS,
+    OUTBOX,
+    OWED_PART,
+    STALL_PART,
+    STALL_RETRY_MS,
+    Assembly,
+    Outbox,
+    OutboxEntry,
+)
 from firmware.layouts.shard import End, ShardContext
-from firmware.limits import ASSEMBLY_BYTES, RING_BYTES
+from firmware.limits import ASSEMBLY_BYTES, RESUME_TIMEOUT_MS, RING_BYTES
 from toolchain.asm import (
+    AL,
+    BE,
     CF,
     EAX,
     ECX,
@@ -36,26 +54,110 @@ from toolchain.asm import (
     routine,
 )
 
+OUT = OUTBOX.it
+
+
+@routine(
+    outputs=[Out(EAX, "row that the walk over the table begins with")],
+    clobbers=[RCX],
+    reads=[
+        Outbox.next,
+        Outbox.look_at,
+        Outbox.begin,
+        CoreState.now,
+        CoreState.slots_used,
+    ],
+    writes=[Outbox.walk, Outbox.look_at],
+    source="firmware/docs/events.md#turns",
+)
+def publish_walk(a: Asm) -> None:
+    """Let the shards that wait for room ask again, when it is time, and name the first of them."""
+    a.mov(EAX, OUT.next)
+    a.mov(OUT.walk, EAX)
+    a.xor(EAX, EAX)
+    with a.block() as first:
+        a.mov(RCX, OUT.look_at)
+        a.test(RCX, RCX)
+        a.leave(Z, first)
+        a.cmp(RCX, core.now)
+        a.leave(A, first)
+        a.mov(OUT.look_at, 0)
+        a.mov(ECX, OUT.begin)
+        a.cmp(ECX, core.slots_used)
+        a.cmov(B, EAX, ECX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that finds no room")],
+    outputs=[Out(CF, "1 = it has waited for long enough")],
+    clobbers=[RAX, RCX],
+    reads=[
+        EventStream.stalled_at,
+        GatewayContext.flags,
+        GatewayContext.interval_cycles,
+        GatewayContext.hb_sent_at,
+        ShardContext.phase_deadline,
+        CoreState.now,
+        Clock.tsc_cycles_per_ms,
+    ],
+    source="firmware/docs/events.md#stalls",
+)
+def stall_over(a: Asm, shard: ShardContext) -> None:
+    """Tell whether a shard has to read on, because an ACK or RESUMED must be heard in time."""
+    gateway, over = shard.gateway, a.label("over")
+    for part, since, pending in (
+        (STALL_PART, shard.events.stalled_at, None),
+        (OWED_PART, gateway.hb_sent_at, GatewayFlag.ACK_PENDING),
+    ):
+        with a.block() as early:
+            if pending is not None:
+                a.test(gateway.flags, pending)
+                a.leave(Z, early)
+            a.mov(RCX, gateway.interval_cycles)
+            a.shr(RCX, part.bit_length() - 1)
+            a.add(RCX, since)
+            a.cmp(RCX, core.now)
+            a.j(BE, over)
+    with a.block() as early:
+        a.mov(RAX, shard.phase_deadline)
+        a.test(RAX, RAX)
+        a.leave(Z, early)
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RESUME_TIMEOUT_MS // OWED_PART)
+        a.sub(RAX, RCX)
+        a.cmp(RAX, core.now)
+        a.j(BE, over)
+    a.clc()
+    a.ret()
+    a.place(over)
+    a.stc()
+    a.ret()
+
 
 @routine(
     inputs=[In(RBX, ShardContext, "a shard that is about to read")],
     outputs=[Out(CF, "1 = not now: there is no room for what may come")],
     clobbers=CALLER_SAVED,
     reads=[
+        ShardContext.slot,
         EventStream.stuck,
         EventStream.stalled_at,
         EventStream.part_at,
         EventStream.part_len,
         Assembly.filled,
+        Outbox.next,
+        Outbox.walk,
+        Outbox.look_at,
+        OutboxEntry.slot,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[EventStream.stalled_at, EventStream.part_len],
-    calls=[outbox_room, assembly_find, assembly_take, assembly_add],
+    writes=[EventStream.stalled_at, EventStream.part_len, Outbox.look_at, Outbox.begin],
+    calls=[outbox_room, assembly_find, assembly_take, assembly_add, stall_over],
     source="firmware/docs/events.md#stalls",
 )
 def publish_ready(a: Asm, shard: ShardContext) -> None:
-    """Make a shard wait for room, for a second at most: after it heartbeats must be heard again."""
+    """Make a shard wait for room, and behind those that wait for it, as long as nothing else suffers."""
     stream = shard.events
     full, wait = a.label("full"), a.label("wait")
     a.cmp(stream.stuck, Stuck.NO)
@@ -71,6 +173,9 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
         a.mov(ECX, stream.part_len)
         a.mov(stream.part_len, 0)
         a.call(assembly_add)
+    # What has room between two walks is for those that wait.
+    a.cmp(OUT.look_at, 0)
+    a.j(NE, full)
     # What may come is what the ring holds, and what has come of its message.
     a.call(assembly_find)
     with a.if_(NC):
@@ -82,22 +187,31 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
     with a.else_():
         a.mov(ECX, RING_BYTES)
     a.call(outbox_room)
-    a.j(C, full)
-    a.mov(stream.stalled_at, 0)
-    a.clc()
-    a.ret()
+    with a.if_(NC):
+        a.mov(stream.stalled_at, 0)
+        a.clc()
+        a.ret()
+    # It is the first of the next walk, unless it had the first room of this one.
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_RETRY_MS)
+    a.add(RAX, core.now)
+    a.mov(OUT.look_at, RAX)
+    a.movzx(EAX, shard.slot)
+    with a.block() as named:
+        a.mov(ECX, OUT.walk)
+        a.cmp(ECX, OUT.next)
+        a.leave(E, named)
+        a.cmp(entry_at(a).slot, AL)
+        a.leave(NE, named)
+        a.inc(EAX)
+    a.mov(OUT.begin, EAX)
 
     a.place(full)
-    a.mov(RAX, stream.stalled_at)
-    a.test(RAX, RAX)
-    with a.if_(Z):
+    a.cmp(stream.stalled_at, 0)
+    with a.if_(E):
         a.mov(RAX, core.now)
         a.mov(stream.stalled_at, RAX)
-        a.jmp(wait)
-    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, STALL_MS)
-    a.add(RAX, RCX)
-    a.cmp(RAX, core.now)
-    a.j(A, wait)
+    a.call(stall_over)
+    a.j(NC, wait)
     # Whether that costs a dispatch is found out when one is whole.
     a.mov(stream.part_len, 0)
     a.clc()
@@ -117,10 +231,11 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
         EventStream.stalled_at,
         EventStream.gap_told,
         GatewayContext.state,
+        Outbox.look_at,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    calls=[notice_publish, shard_fail],
+    calls=[stall_over, notice_publish, shard_fail],
     source="firmware/docs/events.md#stuck",
 )
 def publish_judge(a: Asm, shard: ShardContext) -> None:
@@ -128,14 +243,18 @@ def publish_judge(a: Asm, shard: ShardContext) -> None:
     stream, out = shard.events, a.label("out")
     a.cmp(stream.stuck, Stuck.DROPPED)
     with a.if_(B):
-        # One that reads on without room is woken by what comes.
-        a.mov(RCX, stream.stalled_at)
-        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_MS)
-        a.add(RCX, RAX)
-        a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_RETRY_MS)
-        a.add(RAX, core.now)
-        a.cmp(RCX, core.now)
-        a.j(A, out)
+        # One that reads on without room is woken by what comes; all others ask in one walk.
+        with a.block() as reads:
+            a.cmp(stream.stalled_at, 0)
+            a.leave(E, reads)
+            a.call(stall_over)
+            a.leave(C, reads)
+            a.mov(RAX, OUT.look_at)
+            a.cmp(RAX, core.now)
+            a.j(A, out)
+            a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, STALL_RETRY_MS)
+            a.add(RAX, core.now)
+            a.jmp(out)
         # A GAP that found no room, or was not taken, is said again between two dispatches.
         a.mov(RAX, -1)
         a.cmp(stream.gap_told, GapTold.OWED)

@@ -23,9 +23,12 @@ AGAIN_MS = 250
 """What the stream does not take is sent again after this: an election of a leader takes some of them."""
 UNTAKEN_MS = 3_000
 """A server by which the stream took nothing for so long is left: three have a turn before ACK_TIMEOUT_MS."""
-STALL_MS = 1_000
-"""A shard that finds no room reads on after this, and publishes nothing until it has resumed."""
+STALL_PART = 4
+"""A shard that finds no room reads on after this part of a heartbeat interval."""
+OWED_PART = 2
+"""It does so, too, when an ACK is owed for this part of the interval, or RESUMED for this part of its time."""
 STALL_RETRY_MS = 5
+"""From one walk over the shards that find no room to the next."""
 ASSEMBLY_MS = 5_000
 """A message that does not grow for so long gives its buffer up, when somebody else asks."""
 ASSEMBLY_WHOLE_MS = 10_000
@@ -110,6 +113,9 @@ class Outbox(Struct):
     since = u64(0x80, "TSC of the last acknowledgement, or when there could have been one first")
     turn_at = u64(0x88, "TSC when that shard asked last")
     turn = u32(0x90, "slot + 1 of the shard that gets the next buffer; 0 = the first that asks")
+    walk = u32(0x94, "number of the first publication of this walk over the shards")
+    look_at = u64(0x98, "TSC of the walk in which they ask for room again; 0 = nobody waits")
+    begin = u32(0xA0, "row that this walk begins with")
     head = bytes_(_HEAD_AT, HEAD_MAX, "control line and headers of the publication that is made")
     stub = bytes_(_STUB_AT, STUB_MAX, "what stands for a dispatch that is too large")
     assemblies = array(_ASSEMBLIES_AT, Assembly, ASSEMBLIES, "messages that are put together")

@@ -8,6 +8,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.bus.turn import bus_flush, bus_tick
 from firmware.events.deliver import publish_tick
 from firmware.events.lines import lines_publish
+from firmware.events.stall import publish_walk
 from firmware.fleet.guard import fleet_guard
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
@@ -46,6 +47,8 @@ from toolchain.asm import (
     R13D,
     R14,
     R14D,
+    R15,
+    R15D,
     RAX,
     RBX,
     RSI,
@@ -137,8 +140,8 @@ def receive_frames(a: Asm) -> None:
         Slot.deadline,
     ],
     writes=[Slot.deadline, CoreState.slots_due],
-    calls=[shard_turn, owning_look],
-    saves=[RBX, R12, R13, R14],
+    calls=[shard_turn, owning_look, publish_walk],
+    saves=[RBX, R12, R13, R14, R15],
     source="firmware/docs/lifecycle.md#per-shard-failure-isolation",
 )
 def step_shards(a: Asm) -> None:
@@ -151,25 +154,37 @@ def step_shards(a: Asm) -> None:
         a.ret()
     a.call(owning_look)
     a.mov(core.slots_due, -1)
-    a.lea(R12, CORE.it.slots.address)
+    a.call(publish_walk)
+    # The rows before the first one come last.
+    a.mov(R15D, EAX)
     a.mov(R13D, core.slots_used)
+    a.sub(R13D, R15D)
+    a.shl(EAX, 4)  # a slot row is 16 bytes
+    a.lea(R12, CORE.it.slots.address)
+    a.add(R12, RAX)
     a.mov(R14, -1)
-    a.test(R13D, R13D)
-    with a.if_(NZ), a.loop() as top:
-        with a.block() as idle:
-            a.test(slot.flags, SLOT_ACTIVE)
-            a.leave(Z, idle)
-            a.mov(RAX, slot.deadline)
-            a.cmp(RAX, core.now)
-            with a.if_(BE):
-                a.mov(EBX, slot.context)
-                a.call(shard_turn)
-                a.mov(slot.deadline, RAX)
-            a.cmp(RAX, R14)
-            a.cmov(B, R14, RAX)
-        a.add(R12, Slot.SIZE)
-        a.dec(R13D)
-        a.again(NZ, top)
+    with a.loop() as part:
+        a.test(R13D, R13D)
+        with a.if_(NZ), a.loop() as top:
+            with a.block() as idle:
+                a.test(slot.flags, SLOT_ACTIVE)
+                a.leave(Z, idle)
+                a.mov(RAX, slot.deadline)
+                a.cmp(RAX, core.now)
+                with a.if_(BE):
+                    a.mov(EBX, slot.context)
+                    a.call(shard_turn)
+                    a.mov(slot.deadline, RAX)
+                a.cmp(RAX, R14)
+                a.cmov(B, R14, RAX)
+            a.add(R12, Slot.SIZE)
+            a.dec(R13D)
+            a.again(NZ, top)
+        a.lea(R12, CORE.it.slots.address)
+        a.mov(R13D, R15D)
+        a.xor(R15D, R15D)
+        a.test(R13D, R13D)
+        a.again(NZ, part)
     # A row that was woken meanwhile keeps the whole table due.
     a.mov(RAX, core.slots_due)
     a.cmp(R14, RAX)

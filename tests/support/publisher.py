@@ -29,6 +29,8 @@ REGIONS = (
 )
 MS = 1_000
 NOW = 50_000 * MS
+INTERVAL_MS = 41_252
+"""Of heartbeats; four parts of it are whole."""
 SESSION = b"5f2c8e0a9b"
 NODE, BOT, BOOT = b"n525400123456", b"b1", b"3fa2c1d0"
 
@@ -75,6 +77,7 @@ class Publisher:
             shard.shard_id, shard.shard_total, shard.connection = 5 + n, 16, 3 + n
             shard.flags, shard.sequence = ShardFlag.SEQ_VALID, 40
             shard.gateway.state, shard.gateway.seq_acked = GatewayState.READY, 40
+            shard.gateway.interval_cycles = INTERVAL_MS * MS
             shard.events.fence = 7
             shard.session.session_id[: len(SESSION)] = SESSION
             shard.session.session_id_len = len(SESSION)

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.bus.turn import bus_flush, bus_tick
 from emulator.models.events.deliver import publish_tick
 from emulator.models.events.lines import lines_publish
+from emulator.models.events.stall import publish_walk
 from emulator.models.fleet.guard import fleet_guard
 from emulator.models.log import log_drain
 from emulator.models.net.dns import dns_tick
@@ -63,7 +64,8 @@ def step_shards(w: World) -> int:
         return int(core.slots_due)
     owning_look(w)
     core.slots_due = NEVER
-    for n in range(core.slots_used):
+    first = publish_walk(w)
+    for n in (*range(first, core.slots_used), *range(first)):
         slot = core.slots[n]
         if not slot.flags & 1:
             continue

@@ -87,6 +87,7 @@ class NatsCluster:
     Attributes:
         leaders: by stream, who leads; None during an election.
         slow_ns: further time that every commit takes.
+        apart_ns: by stream, least time from one commit to the next: how much it takes.
         silent: streams whose lost leader still seems to listen: no 503, only silence.
         deaf: whether every lost leader seems to.
         on_commit: told of every message that becomes true.
@@ -111,6 +112,7 @@ class NatsCluster:
         self.leaders: dict[str, NatsServer | None] = {}
         self.cuts: dict[int, Cut] = {}
         self.slow_ns = 0
+        self.apart_ns: dict[str, int] = {}
         self.silent: set[str] = set()
         self.deaf = False
         self.on_commit: list[Callable[[Stream, Message], None]] = []
@@ -275,7 +277,8 @@ class NatsCluster:
             return
         stream.pending.append(proposal)
         wait_ns = self.span(self.pace.commit) + self.slow_ns
-        at_ns = max(self._commits.get(name, 0), self.events.now_ns + wait_ns)
+        soonest_ns = self._commits.get(name, 0) + self.apart_ns.get(name, 0)
+        at_ns = max(soonest_ns, self.events.now_ns + wait_ns)
         self._commits[name] = at_ns
         if at_ns == self.events.now_ns:
             self.commit(leader, stream, proposal)

@@ -4,9 +4,10 @@ import pytest
 
 from firmware.events.outbox import outbox_publish
 from firmware.events.publish import publish_part, publish_whole
-from firmware.events.stall import publish_judge, publish_ready
+from firmware.events.stall import publish_judge, publish_ready, publish_walk, stall_over
 from firmware.layouts.events import PUBLISH_OVERDUE, GapTold, Stuck
-from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayState
+from firmware.layouts.gateway import CLOSE_KEEPING_SESSION, GatewayFlag, GatewayState
+from firmware.layouts.node import CORE
 from firmware.layouts.outbox import (
     ACK_TIMEOUT_MS,
     AGAIN_MS,
@@ -15,17 +16,23 @@ from firmware.layouts.outbox import (
     ASSEMBLY_WHOLE_MS,
     ENTRIES,
     HEAD_MAX,
-    STALL_MS,
+    OWED_PART,
+    STALL_PART,
     STALL_RETRY_MS,
     TURN_MS,
 )
 from firmware.layouts.shard import End
-from firmware.limits import ASSEMBLY_BYTES, OUTBOX_BYTES, RING_BYTES
+from firmware.limits import ASSEMBLY_BYTES, OUTBOX_BYTES, RESUME_TIMEOUT_MS, RING_BYTES
 from tests.support.lab import Lab
-from tests.support.publisher import MS, NOW, REGIONS, Publisher
+from tests.support.publisher import INTERVAL_MS, MS, NOW, REGIONS, Publisher
 
-LAB = Lab(outbox_publish, publish_part, publish_whole, publish_ready, publish_judge, extra=REGIONS)
+LAB = Lab(
+    outbox_publish, publish_part, publish_whole, publish_ready, publish_judge, publish_walk,
+    stall_over, extra=REGIONS,
+)  # fmt: skip
 NEVER = 2**64 - 1
+STALL_MS = INTERVAL_MS // STALL_PART
+OWED_MS = INTERVAL_MS // OWED_PART
 
 
 @pytest.fixture
@@ -51,6 +58,21 @@ def wakes(node, n=0):
     return node.call(publish_judge, n).outputs["rax"]
 
 
+def over(node, n=0):
+    return node.call(stall_over, n).outputs["cf"]
+
+
+def walk(node):
+    """Begin a walk over the shards; return the row that it begins with."""
+    return node.call(publish_walk).outputs["eax"]
+
+
+def next_walk(node):
+    """Let the time of the next walk come, and begin it."""
+    node.now = node.box.look_at
+    return walk(node)
+
+
 def owners(node):
     return [node.box.assemblies[n].owner for n in range(ASSEMBLIES)]
 
@@ -62,16 +84,18 @@ def occupy(node):
         row.owner, row.since, row.begun = 7 + n, node.now, node.now
 
 
-def test_shard_waits_for_room_for_a_second(node):
+def test_shard_waits_for_room_for_a_quarter_of_an_interval(node):
     assert ready(node)
     node.box.next = ENTRIES
     assert not ready(node)
     assert node.shard().events.stalled_at == NOW
     assert wakes(node) == NOW + STALL_RETRY_MS * MS
     node.now = NOW + STALL_MS * MS - 1
+    walk(node)
     assert not ready(node)
     assert wakes(node) == node.now + STALL_RETRY_MS * MS
-    node.box.first = 1
+    node.box.first, node.box.look_at = 1, node.now
+    walk(node)
     assert ready(node)
     assert node.shard().events.stalled_at == 0
     assert wakes(node) == NEVER
@@ -85,6 +109,7 @@ def test_shard_that_has_nothing_to_say_reads_on_and_loses_nothing(node):
         assert ready(node)
         assert wakes(node) == NEVER
         node.now += 5_000 * MS
+        walk(node)
     stream = node.shard().events
     assert (stream.stuck, node.box.dropped, stream.stalled_at) == (Stuck.NO, 0, NOW)
     node.box.first = 1
@@ -104,6 +129,115 @@ def test_dispatch_that_finds_no_room_then_is_what_makes_it_stuck(node):
     assert (stream.stuck, stream.stuck_at, stream.stalled_at) == (Stuck.DROPPED, node.now, 0)
     assert node.box.dropped == 1
     assert ready(node)
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "must"), [(0, 0), (STALL_MS - 1, 0), (STALL_MS, 1), (STALL_MS + 1, 1)]
+)
+def test_stall_is_over_after_a_quarter_of_an_interval(node, later_ms, must):
+    node.shard().events.stalled_at = NOW
+    node.now = NOW + later_ms * MS
+    assert over(node) == must
+
+
+@pytest.mark.parametrize("flag", [0, GatewayFlag.ACK_PENDING])
+@pytest.mark.parametrize("early", [1, 0])
+def test_stall_is_over_when_an_ack_is_owed_for_half_an_interval(node, flag, early):
+    shard = node.shard()
+    shard.events.stalled_at = NOW
+    shard.gateway.flags, shard.gateway.hb_sent_at = flag, NOW - OWED_MS * MS + early
+    assert over(node) == (bool(flag) and not early)
+
+
+@pytest.mark.parametrize("early", [1, 0])
+def test_stall_is_over_when_half_the_time_of_resumed_is(node, early):
+    shard = node.shard()
+    shard.gateway.state, shard.events.stalled_at = GatewayState.WAIT_RESUMED, NOW
+    shard.phase_deadline = NOW + RESUME_TIMEOUT_MS // OWED_PART * MS + early
+    assert over(node) == (not early)
+
+
+def test_stall_lasts_longer_than_what_the_outbox_held_when_it_began():
+    assert ACK_TIMEOUT_MS < STALL_MS
+
+
+def test_stall_is_over_before_the_ack_of_a_beat_is_missed_whenever_it_began(node):
+    node.shard().gateway.flags = GatewayFlag.ACK_PENDING
+    for began_ms in range(0, INTERVAL_MS, 997):
+        node.shard().gateway.hb_sent_at = NOW
+        node.shard().events.stalled_at = NOW + began_ms * MS
+        node.now = NOW + (INTERVAL_MS - OWED_MS) * MS
+        assert over(node)
+
+
+def test_shard_waits_on_once_the_ack_that_was_owed_is_there(node):
+    node.box.next = ENTRIES
+    assert not ready(node)
+    gateway = node.shard().gateway
+    gateway.flags, gateway.hb_sent_at = GatewayFlag.ACK_PENDING, NOW - OWED_MS * MS
+    assert ready(node)
+    assert wakes(node) == NEVER
+    gateway.flags = 0
+    assert not ready(node)
+
+
+def test_what_has_room_between_two_walks_is_for_those_that_wait(node):
+    node.box.next = ENTRIES
+    walk(node)
+    assert not ready(node)
+    assert node.box.look_at == NOW + STALL_RETRY_MS * MS
+    node.box.first = 1
+    node.now += STALL_RETRY_MS * MS - 1
+    assert walk(node) == 0
+    assert not ready(node, 1)
+    assert wakes(node, 1) == node.box.look_at
+    assert next_walk(node) == 0
+    assert node.box.look_at == 0
+    assert ready(node)
+    assert ready(node, 1)
+
+
+def test_walk_begins_with_the_one_that_found_no_room(node):
+    node.box.first, node.box.next = 0, ENTRIES - 1
+    walk(node)
+    assert ready(node)
+    whole(node, b"{}", only=True)
+    # Row 0 had the first room of this walk, and there is none for row 1.
+    assert not ready(node, 1)
+    assert not ready(node)
+    assert next_walk(node) == 1
+    # Now row 1 has it, and finds none any more: it goes behind the others.
+    node.box.first = 1
+    assert ready(node, 1)
+    whole(node, b"{}", 1, only=True)
+    assert not ready(node, 1)
+    assert node.box.begin == 2
+    assert next_walk(node) == 0
+    assert not ready(node)
+    assert next_walk(node) == 0
+
+
+def test_one_that_found_no_room_for_a_long_message_stays_the_first(node):
+    """Who asks for less does not take what comes free bit by bit."""
+    row = node.box.assemblies[0]
+    row.owner, row.filled = 2, 200_000
+    node.skip_to(OUTBOX_BYTES)
+    node.box.end += OUTBOX_BYTES - HEAD_MAX - RING_BYTES - 200_000 + 1
+    for _ in range(3):
+        assert not ready(node, 1)
+        assert not ready(node)
+        assert next_walk(node) == 1
+    node.box.freed += 1
+    assert ready(node, 1)
+
+
+@pytest.mark.parametrize(("begin", "row"), [(0, 0), (1, 1), (2, 0), (256, 0)])
+def test_walk_begins_with_a_row_that_there_is(node, begin, row):
+    node.box.begin, node.box.look_at, node.box.next = begin, NOW, 77
+    assert node.lab.g(CORE).slots_used == 2
+    assert walk(node) == row
+    assert (node.box.look_at, node.box.walk) == (0, 77)
+    assert walk(node) == 0
 
 
 @pytest.mark.parametrize(
@@ -148,6 +282,7 @@ def test_message_without_a_buffer_is_found_out_at_its_end(node):
     part(node, b"<aa", first=True)
     assert not ready(node)
     node.now = NOW + STALL_MS * MS
+    occupy(node)
     assert ready(node)
     stream = node.shard().events
     assert (stream.part_len, stream.stuck) == (0, Stuck.NO)
