@@ -6,6 +6,7 @@ from firmware.fleet.cas import cas_send, control
 from firmware.fleet.held import each_held, name_slot
 from firmware.fleet.operation import op_send
 from firmware.fleet.texts import lease_text
+from firmware.fleet.watch import try_another
 from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import (
@@ -160,8 +161,9 @@ def held_release(a: Asm, held: HeldSlot) -> None:
         HeldSlot.hard_stop,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
+        Fleet.begun_at,
     ],
-    writes=[HeldSlot.phase],
+    writes=[HeldSlot.phase, Fleet.move],
     calls=[held_renew, held_release, log_write],
     source="firmware/docs/fleet.md#states",
 )
@@ -194,6 +196,8 @@ def held_tick(a: Asm, held: HeldSlot) -> None:
     with a.if_(A):
         a.ret()
     a.mov(held.phase, HeldPhase.NONE)
+    # A cluster would have granted it, or shown who was faster.
+    try_another(a)
     name_slot(a, held)
     a.mov(R8D, FLEET_UNCONFIRMED.number)
     log(a, FLEET_FORGOTTEN)
@@ -240,7 +244,7 @@ def held_tick(a: Asm, held: HeldSlot) -> None:
     source="firmware/docs/fleet.md#another-server",
 )
 def server_is_deaf(a: Asm) -> None:
-    """Tell whether this server has granted no renewal for too long, or makes no watch."""
+    """Tell whether this server has granted no renewal for too long, grants no claim, or makes no watch."""
     held, span = HeldSlot.at(RSI), RDX
     a.movzx(EAX, FLEET.it.move)
     a.mov(FLEET.it.move, 0)

@@ -10,6 +10,7 @@ from firmware.layouts.bus import BUS, BUS_IN, CONTROL, BusLink, BusMessage, Link
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_VIEW,
+    MOVE_MS,
     WATCH_RETRY_MS,
     WATCH_SID,
     WATCH_SILENCE_MS,
@@ -38,6 +39,7 @@ from toolchain.asm import (
     RDX,
     RSI,
     Asm,
+    B,
     C,
     E,
     In,
@@ -48,6 +50,8 @@ from toolchain.asm import (
 )
 from toolchain.layout.data import constant
 
+CODE = constant("fleet_code_key", b'"code":', "what kind of error an answer tells, as in HTTP")
+UNABLE = 503
 PENDING = constant("fleet_pending_key", b'"num_pending":', "deliveries that a new consumer has")
 
 
@@ -215,6 +219,15 @@ def watch_synced(a: Asm) -> None:
     a.ret()
 
 
+def try_another(a: Asm) -> None:
+    """Ask for another server, but for a young connection: an election passes; clobbers RAX."""
+    a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, MOVE_MS)
+    a.add(RAX, FLEET.it.begun_at)
+    a.cmp(RAX, core.now)
+    with a.if_(B):
+        a.mov(FLEET.it.move, 1)
+
+
 @routine(
     clobbers=CALLER_SAVED,
     reads=[
@@ -223,6 +236,7 @@ def watch_synced(a: Asm) -> None:
         BusMessage.body_len,
         Fleet.watch,
         Fleet.consumer_seq,
+        Fleet.begun_at,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
@@ -265,6 +279,15 @@ def watch_answered(a: Asm) -> None:
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, WATCH_RETRY_MS)
     a.add(RAX, RCX)
     a.mov(FLEET.it.resync_at, RAX)
+    # A server that has lost the others says so; of other errors every server would tell.
+    body()
+    a.lea(RDI, CODE.address)
+    a.mov(EDX, CODE.size)
+    a.call(key_number)
+    with a.if_(NC):
+        a.cmp(RAX, UNABLE)
+        with a.if_(E):
+            try_another(a)
     a.mov(EDX, FLEET_REFUSED.code)
     a.movzx(EAX, BUS_IN.it.status)
     # Nobody serves JetStream here.

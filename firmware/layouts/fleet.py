@@ -45,7 +45,8 @@ RELEASE_WAIT_MS = 1_000
 LOOK_MS = 100
 """Between two looks at what nobody announces."""
 MOVE_MS = 3_000
-"""A renewal that is due for so long, and was sent on a connection that is so old, wants another server."""
+"""A renewal that is due for so long on a connection that is so old wants another server; so old is one that is
+left for a claim that nobody answered, or for an error of the server."""
 NO_ROWS_AVOID_MS = 60_000
 """A slot for which this node had no room; its rows are as few when it looks again soon."""
 AVOID_MS = 5_000

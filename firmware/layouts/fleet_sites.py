@@ -17,7 +17,9 @@ FLEET_SILENT = site(Layer.FLEET, 10, "silent", "the watch says nothing any more"
 FLEET_REFUSED = site(Layer.FLEET, 11, "refused", "the server makes no consumer; detail = status")
 FLEET_DELIVERY = site(Layer.FLEET, 12, "delivery", "a delivery without what every one has")
 FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another one")
-FLEET_UNANSWERED = site(Layer.FLEET, 14, "unanswered", "this server grants no renewal")
+FLEET_UNANSWERED = site(
+    Layer.FLEET, 14, "unanswered", "this server grants nothing, or makes no watch"
+)
 FLEET_NO_ROWS = site(Layer.FLEET, 40, "no_rows", "this node has no room for all of its shards")
 REASONS = {found.number: found.name for found in SITES.values() if found.layer is Layer.FLEET}
 """Sites by number, for lines."""

@@ -6,6 +6,7 @@ from emulator.models.fleet.cas import cas_send, control
 from emulator.models.fleet.held import OWNED, entries
 from emulator.models.fleet.operation import op_send
 from emulator.models.fleet.texts import lease_text
+from emulator.models.fleet.watch import try_another
 from emulator.models.log import log_write
 from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.clock import NEVER
@@ -57,6 +58,7 @@ def held_tick(w: World, held: int) -> int:
         if until > now:
             return until
         slot.phase = HeldPhase.NONE
+        try_another(w)
         log_write(w, 0, FLEET_FORGOTTEN, slot.slot, slot.generation, FLEET_UNCONFIRMED.number, 0)
     elif slot.phase == HeldPhase.RELEASING:
         until = _after(w, slot.released_at, 2_000)

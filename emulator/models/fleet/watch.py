@@ -9,7 +9,7 @@ from firmware.layouts.fleet_sites import FLEET_LINK, FLEET_REFUSED, FLEET_SILENT
 from firmware.layouts.log import FLEET_WATCH
 from firmware.layouts.node import CLOCK, CORE
 
-RETRY_MS, SILENCE_MS = 500, 2_500
+RETRY_MS, SILENCE_MS, MOVE_MS = 500, 2_500, 3_000
 
 
 @model
@@ -73,6 +73,13 @@ def watch_synced(w: World) -> None:
         log_write(w, 0, FLEET_WATCH, WatchState.SYNCED, fleet.resyncs, 0, 0)
 
 
+def try_another(w: World) -> None:
+    """A connection has three seconds."""
+    fleet = w.g(FLEET)
+    if (fleet.begun_at + MOVE_MS * w.g(CLOCK).tsc_cycles_per_ms) % 2**64 < w.g(CORE).now:
+        fleet.move = 1
+
+
 @model
 def watch_answered(w: World) -> None:
     """Without an error, and with the number of what is pending."""
@@ -88,6 +95,9 @@ def watch_answered(w: World) -> None:
                 fleet.watch = WatchState.SYNCING
             return
     fleet.resync_at = w.g(CORE).now + RETRY_MS * w.g(CLOCK).tsc_cycles_per_ms
+    bad, code = key_number(w, at, end, w.address("fleet_code_key"), 7)
+    if not bad and code == 503:
+        try_another(w)
     if message.status:
         fleet.move = 1
     watch_end(w, FLEET_REFUSED.code | message.status)

@@ -109,11 +109,13 @@ class Api:
         cluster = self.cluster
         able = cluster.majority()
         if server not in able:
+            self._unable(server, reply)
             return
 
         def make() -> None:
             now_able = cluster.majority()
             if server not in now_able:
+                self._unable(server, reply)
                 return
             try:
                 consumer, told = self._consumer(cluster.random.choice(now_able), name, body)
@@ -129,6 +131,14 @@ class Api:
             consumer.interest_changed()
 
         cluster.later(cluster.pace.commit, make)
+
+    def _unable(self, server: NatsServer, reply: str) -> None:
+        """Refuse, when this server has understood that it was cut off; until then it says nothing."""
+        cut = self.cluster.cuts.get(server.index)
+        if cut is None or self.cluster.events.now_ns < cut.noticed_ns:
+            return
+        error = ApiError(10008, "JetStream system temporarily unavailable", 503)
+        self.cluster.spread(server, reply, "", None, _response(error=error.told))
 
     def _consumer(self, home: NatsServer, name: str, body: bytes) -> tuple[Consumer, bytes]:
         asked = _asked(name, body)

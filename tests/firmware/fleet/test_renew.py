@@ -139,6 +139,29 @@ def test_held_tick_forgets_a_claim_that_nobody_answered(late, phase):
     assert held.phase == phase
 
 
+@pytest.mark.parametrize(("begun_ms", "late", "move"), [(3_000, 1, 1), (3_000, 0, 0), (0, 0, 0)])
+def test_held_tick_a_claim_that_nobody_answered_wants_another_server(begun_ms, late, move):
+    """But not from a connection that is young: an election must not send a node round."""
+    LAB.g(FLEET).begun_at = NOW - begun_ms * MS - late
+    call(held_tick, hold(phase=HeldPhase.CLAIMING, sent_at=NOW - 2_000 * MS))
+    assert LAB.g(FLEET).move == move
+
+
+@pytest.mark.parametrize(("begun", "move"), [(-1, 1), (0, 0), (1, 0)])
+def test_held_tick_compares_the_age_of_the_connection_without_a_sign(begun, move):
+    LAB.g(CORE).now = 2**63
+    LAB.g(FLEET).begun_at = 2**63 - 3_000 * MS + begun
+    call(held_tick, hold(phase=HeldPhase.CLAIMING, sent_at=2**63 - 2_000 * MS))
+    assert LAB.g(FLEET).move == move
+
+
+def test_held_tick_all_of_a_node_that_holds_nothing_leaves_a_server_that_grants_no_claim():
+    LAB.g(FLEET).begun_at = NOW - 3_001 * MS
+    hold(phase=HeldPhase.CLAIMING, sent_at=NOW - 2_000 * MS)
+    LAB.call(held_tick_all, Environment(tsc=lambda: NOW))
+    assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, FLEET_UNANSWERED.code)
+
+
 @pytest.mark.parametrize(("late", "phase"), [(-1, HeldPhase.RELEASING), (0, HeldPhase.NONE)])
 def test_held_tick_does_not_release_twice(late, phase):
     held = hold(phase=HeldPhase.RELEASING, released_at=NOW - 2_000 * MS - late)
@@ -184,9 +207,11 @@ def test_held_tick_renews_while_a_shard_is_left_and_meets_the_hard_stop(phase):
     last=st.integers(4, 6),
     shards=st.integers(0, 1),
     up=st.booleans(),
+    begun=around(NOW - 3_000 * MS),
 )
-def test_held_tick_any_entry_matches_the_model(phase, times, last, shards, up):
+def test_held_tick_any_entry_matches_the_model(phase, times, last, shards, up, begun):
     prepare()
+    LAB.g(FLEET).begun_at = begun
     if not up:
         BENCH.link.state = LinkState.HELLO
     names = ("renew_at", "retry_at", "hard_stop", "sent_at", "released_at")

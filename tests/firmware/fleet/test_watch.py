@@ -67,6 +67,33 @@ def test_watch_answered_a_refusal_is_tried_again_after_half_a_second(body, statu
     assert fleet.resync_at == NOW + 500 * MS
 
 
+UNABLE = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "begun_ms", "late", "move"),
+    [
+        (UNABLE, 3_000, 1, 1),
+        (UNABLE, 3_000, 0, 0),
+        (UNABLE, 0, 0, 0),
+        (UNABLE.replace(b":503", b": 503"), 3_000, 1, 1),
+        (UNABLE.replace(b":503", b":504"), 3_000, 1, 0),
+        (UNABLE.replace(b":503", b":4294967799"), 3_000, 1, 0),
+        (UNABLE.replace(b":503", b":x"), 3_000, 1, 0),
+        (b'{"error":{"code":404,"err_code":10059}}', 3_000, 1, 0),
+        (b'{"error":{"err_code":503}}', 3_000, 1, 0),
+    ],
+)
+def test_watch_answered_a_server_that_says_that_it_cannot_is_left(body, begun_ms, late, move):
+    """After three seconds, which an election may take."""
+    fleet = LAB.g(FLEET)
+    fleet.begun_at = NOW - begun_ms * MS - late
+    take_in_hand(LAB, body, status=0)
+    LAB.call(watch_answered)
+    assert (ended(LAB), fleet.move) == (FLEET_REFUSED.code, move)
+    assert fleet.resync_at == NOW + 500 * MS
+
+
 def test_watch_begin_is_another_one_each_time():
     fleet = LAB.g(FLEET)
     fleet.watch_sid = 0

@@ -115,6 +115,27 @@ def test_an_isolated_follower_is_silent_and_then_503(bench_of):
     assert try_it(bench, client, 2) == 503
 
 
+def test_an_isolated_server_makes_no_watch_and_says_so_once_it_knows(bench_of):
+    bench = bench_of(2)
+    alone = bench.followers()[0]
+    client = bench.client("a", alone)
+    bench.faults.isolate(alone)
+    client.say(b"SUB _W.a 2\r\n" + watch("_W.a", "_I.a.1"))
+    bench.run(1)
+    assert client.answers(1) == []
+    bench.run(19)
+    client.say(watch("_W.a", "_I.a.2"))
+    bench.run(1)
+    assert json.loads(client.answers(2)[0])["error"] == {
+        "code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable",
+    }  # fmt: skip
+    bench.faults.heal()
+    bench.run(12)
+    client.say(watch("_W.a", "_I.a.3"))
+    bench.run(1)
+    assert "error" not in json.loads(client.answers(3)[0])
+
+
 def test_a_watch_of_an_isolated_server_beats_on_and_learns_nothing(bench_of):
     bench = bench_of(1)
     alone = bench.leader()
