@@ -1,49 +1,23 @@
 """The gateway on a loopback port: what the shell adds to the core."""
 
 import asyncio
-import base64
 import dataclasses
 import json
 import re
-import socket
 import urllib.error
 import urllib.request
 import zlib
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 
-from pxe.gateway import Gateway, GatewayEvent, GatewayOptions, LoadOptions, Step
+from pxe.gateway import Gateway, GatewayOptions, LoadOptions, Step
 from pxe.gateway.accounting import GatewayStats
-from pxe.gateway.cli_support import load_script, serve
 from pxe.gateway.server import GatewayServer
 from pxe.gateway.thread import GatewayThread
-
-QUERY = "/?v=10&encoding=json"
-PROPERTIES = {"os": "none", "browser": "test", "device": "test"}
-QUIET = GatewayOptions(guilds_per_shard=0, identify_interval_ms=0, shards=2)
-
-
-async def send(client: ClientConnection, op: int, body: object) -> None:
-    await client.send(json.dumps({"op": op, "d": body}))
-
-
-async def receive(client: ClientConnection) -> dict[str, object]:
-    message: dict[str, object] = json.loads(await client.recv())
-    return message
-
-
-async def identify(client: ClientConnection, shard: int = 0) -> dict[str, object]:
-    """Identify and return the body of READY."""
-    assert (await receive(client))["op"] == 10
-    body = {"token": "t", "properties": PROPERTIES, "intents": 1, "shard": [shard, 2]}
-    await send(client, 2, body)
-    ready = await receive(client)
-    assert ready["t"] == "READY"
-    assert isinstance(ready["d"], dict)
-    return ready["d"]
+from tests.support.gateway_socket import PROPERTIES, QUERY, QUIET, identify, receive, send
 
 
 class TestEnds:
@@ -326,105 +300,6 @@ class TestRest:
 
     def test_other_paths_are_not_found(self):
         assert self.get("/nowhere")[0] == 404
-
-
-class TestThread:
-    def test_synchronous_code_controls_and_waits(self):
-        key = base64.b64encode(b"0123456789abcdef").decode()
-        with GatewayThread(QUIET) as gateway:
-            with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as client:
-                client.sendall(
-                    f"GET {QUERY} HTTP/1.1\r\nHost: h\r\nUser-Agent: t\r\nUpgrade: websocket\r\n"
-                    f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-                    "Sec-WebSocket-Version: 13\r\n\r\n".encode()
-                )
-                gateway.wait_until(lambda stats: stats.open_connections == 1)
-            stats = gateway.wait_until(lambda stats: stats.open_connections == 0)
-            assert stats.refused == {"lost": 1}
-            with pytest.raises(LookupError, match="shard 1 has no connection"):
-                gateway.call(lambda core: core.kick(1))
-
-    def test_time_out_shows_the_counts(self):
-        with (
-            GatewayThread(QUIET) as gateway,
-            pytest.raises(TimeoutError, match=r"did not get there in 0\.01 s: GatewayStats"),
-        ):
-            gateway.wait_until(lambda stats: stats.connections == 1, 0.01)
-
-    def test_used_port_is_an_error_in_the_caller(self):
-        with (
-            GatewayThread(QUIET) as gateway,
-            pytest.raises(OSError, match="in use"),
-            GatewayThread(QUIET, port=gateway.port),
-        ):
-            pytest.fail("two servers listen on one port")
-
-    def test_outside_of_with_it_says_how_to_run(self):
-        with pytest.raises(RuntimeError, match="use it as `with GatewayThread"):
-            GatewayThread(QUIET).stats()
-
-
-class TestServe:
-    def test_it_tells_the_port_and_every_event_and_returns_the_counts(self):
-        lines: list[str] = []
-
-        async def scenario() -> Any:
-            stop, bound = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-            def note(event: GatewayEvent) -> None:
-                lines.append(event.line().partition(" ")[2])
-
-            serving = asyncio.create_task(
-                serve(
-                    shards=2,
-                    load_rate=500.0,
-                    guilds_per_shard=0,
-                    on_event=note,
-                    on_bound=bound.set_result,
-                    stop=stop,
-                )
-            )
-            server = await bound
-            async with connect(server.url + QUERY) as client:
-                await identify(client, 1)
-                while (await receive(client))["s"] != 50:
-                    pass
-            stop.set()
-            return server.port, await serving
-
-        port, stats = asyncio.run(scenario())
-        assert lines[0] == f"event=listening url=ws://127.0.0.1:{port} shards=2"
-        assert [line.split()[0] for line in lines[1:]] == [
-            "event=connect",
-            "event=identify",
-            "event=ready",
-            "event=closed",
-        ]
-        assert stats.shards[1].load_counter >= 49
-        assert json.loads(json.dumps(stats.to_dict()))["shards"][1]["identifies"] == 1
-
-    def test_script_file_is_toml_or_json(self, tmp_path):
-        step = Step(on="ready", do="kick", shard=3, after_dispatches=5, code=4000)
-        toml, other = tmp_path / "s.toml", tmp_path / "s.json"
-        toml.write_text(
-            '[[step]]\non = "ready"\ndo = "kick"\nshard = 3\nafter_dispatches = 5\ncode = 4000\n'
-        )
-        other.write_text('[{"on":"ready","do":"kick","shard":3,"after_dispatches":5,"code":4000}]')
-        assert load_script(toml) == load_script(other) == (step,)
-
-    @pytest.mark.parametrize(
-        ("name", "text", "message"),
-        [
-            ("a.toml", "[[step]]\non = 'x'\ndo = 'kick'\n", "a.toml: step 1: on is 'x'"),
-            ("a.toml", "[[step\n", "a.toml: "),
-            ("a.json", "{}", "a.json: expected a list of steps: [[step]] tables in TOML"),
-        ],
-    )
-    def test_wrong_script_file_is_named(self, tmp_path, name, text, message):
-        path = tmp_path / name
-        path.write_text(text)
-        with pytest.raises(ValueError, match=re.escape(message)):
-            load_script(path)
 
 
 def test_sixteen_shards_under_load_lose_nothing_over_resets():
