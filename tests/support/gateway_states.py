@@ -11,10 +11,12 @@ LAB = Lab(gateway_poll, gateway_tick)
 
 
 def client(**kwargs):
+    """Return one that waits for Hello."""
     return GatewayClient(LAB, **kwargs)
 
 
 def identified():
+    """Return one whose Identify was sent."""
     c = client()
     c.hello()
     c.sent()
@@ -22,7 +24,7 @@ def identified():
 
 
 def identified_at(host):
-    """Of a gateway with this host."""
+    """Return one whose Identify was sent to a gateway with this host."""
     c = identified()
     LAB.g(CONFIG).gateway_host[: len(host)] = host
     LAB.g(CONFIG).gateway_host_len = len(host)
@@ -30,12 +32,14 @@ def identified_at(host):
 
 
 def ready(sequence=1, **changes):
+    """Return one that READY came to, with changes of what READY says."""
     c = identified()
     c.dispatch("READY", sequence, ready_data(**changes))
     return c
 
 
 def resuming(sequence=41):
+    """Return one whose Resume was sent."""
     c = client()
     c.resumable(sequence)
     c.hello()
@@ -44,6 +48,7 @@ def resuming(sequence=41):
 
 
 def failed_with(c, site, *, end=End.PROTOCOL, flags=FailureFlag.RESET_SESSION, close=4000):
+    """Check that the attempt failed at this site, and what it asks for."""
     context = c.shard
     assert context.last_error & 0xFFFF_0000 == site.code
     assert (context.failure, context.failure_flags, context.failure_close) == (end, flags, close)

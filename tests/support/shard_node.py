@@ -44,9 +44,11 @@ class Node:
 
     @property
     def now(self):
+        """The TSC of this turn."""
         return LAB.g(CORE).now
 
     def tick(self, n=0):
+        """Let a shard take its turn; return when it wants the next."""
         env = self.bench.environment()
         env = Environment(
             tsc=lambda: self.now,
@@ -58,5 +60,6 @@ class Node:
         return LAB.call(shard_tick, env, shard=self.shards[n].address_).outputs["rax"]
 
     def lines(self):
+        """Return what was logged."""
         raw = LAB.machine.read(LAB.image.address(LOG_RING), LAB.g(LOG).head)
         return raw.decode().splitlines()
