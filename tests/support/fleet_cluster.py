@@ -25,8 +25,9 @@ from tests.support.fleet_cli import BOT, fleet
 from tests.support.site import quiet
 from toolchain.cli import images
 from toolchain.cli.fleet.change import LEASE
-from toolchain.cli.fleet.connect import CA_ENV, EVENTS, STREAM, USER_ENV, Login, connected
+from toolchain.cli.fleet.connect import EVENTS, STREAM, USER_ENV, Login, connected
 from toolchain.cli.fleet.records import Lease
+from toolchain.cli.fleet.words import CA_ENV
 from toolchain.cli.fleet_events import EventAccount, follow
 from toolchain.cli.run_config import LOCAL_CA, with_lines
 from toolchain.config import load_config

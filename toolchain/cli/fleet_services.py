@@ -20,8 +20,6 @@ from pxe.node import NicModel
 from toolchain.cli.fleet.change import Change, Changer, complete
 from toolchain.cli.fleet.connect import (
     BOT_ENV,
-    CA_ENV,
-    URL_ENV,
     USER_ENV,
     Login,
     connected,
@@ -30,6 +28,7 @@ from toolchain.cli.fleet.records import split
 from toolchain.cli.fleet.status import server_time
 from toolchain.cli.fleet.streams import EVENT_BYTES, make_streams
 from toolchain.cli.fleet.watch import View
+from toolchain.cli.fleet.words import CA_ENV, URL_ENV
 from toolchain.cli.run_config import with_control_key, with_fleet, with_gateway, with_lines
 from toolchain.config.secret import PASSWORD_ENV
 

@@ -1,15 +1,17 @@
 """What is wrong with a server, a login or a fleet is said in words that help, and never with a traceback."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
 
-from pxe.gateway.certificates import make_chain
+from pxe.gateway.certificates import Span, make_chain
 from pxe.nats import NatsOptions, NatsServer, NatsUser, node_permissions
 from pxe.nats.cluster import free_ports
+from tests.support.cut_relay import CutRelay
 from tests.support.fleet_cli import BOT, fleet, new_fleet, refused, told
-from toolchain.cli.fleet import command
+from toolchain.cli.fleet import command, connect
 from toolchain.cli.fleet.connect import FleetError, Login, connected, is_old_cluster
 from toolchain.cli.fleet.streams import judge_server, judge_sync
 from toolchain.config.nkey import parse_nkey
@@ -84,6 +86,77 @@ def test_a_certificate_that_is_not_trusted_asks_for_the_ca(tmp_path):
     assert "there is no stream KV_shardfw here, so no fleet" in trusted
 
 
+def past(role):
+    """Return spans in which one certificate is over since 2021."""
+    return {role: Span(datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 2, 3, tzinfo=UTC))}
+
+
+@pytest.mark.parametrize("role", ["leaf", "root"])
+def test_what_has_expired_is_named(tmp_path, role):
+    chain, file = make_chain(("127.0.0.1",), spans=past(role)), tmp_path / "ca.pem"
+    file.write_bytes(chain.root)
+    url, text = served(
+        lambda server: (server.url, refused("plan", "--server", server.url, "--ca", str(file))),
+        NatsOptions(tls=chain),
+    )
+    if role == "root":
+        assert text == (
+            f"Error: the CA in {file} expired on 2021-02-03, so NATS at {url} is not trusted. Make a new "
+            "CA and certificates of it for the servers, and name its file with --ca or SHARDFW_NATS_CA"
+        )
+    else:
+        assert text.startswith(
+            f"Error: NATS at {url} shows a certificate that has expired, by this machine's clock ("
+        )
+        assert text.endswith("). Give the server a new one, or set the clock")
+
+
+IN_THE_MIDDLE = [
+    (("status",), b"STREAM.INFO"),
+    (("status", "--watch", "--json"), b"CONSUMER.CREATE"),
+    (("tail",), b"STREAM.INFO"),
+    (("tail",), b"CONSUMER.CREATE"),
+    (("plan",), b"CONSUMER.CREATE"),
+    (("plan", "--budget", "7"), b"PUB $KV.shardfw.b1.ctl.budget"),
+    (("plan", "--total", "8", "--slots", "4"), b"PUB $KV.shardfw.b1.ctl.plan"),
+    (("drain", "n1"), b"PUB $KV.shardfw.b1.ctl.node.n1"),
+    (("move", "0", "n1"), b"PUB $KV.shardfw.b1.ctl.move.0"),
+    (("init",), b"STREAM.INFO"),
+]
+
+
+@pytest.mark.parametrize(("words", "cut"), IN_THE_MIDDLE)
+def test_a_server_that_goes_away_in_the_middle_is_named(monkeypatch, words, cut):
+    monkeypatch.setattr(connect, "ANSWER_S", 0.5)
+    monkeypatch.setattr(connect, "RETRIES", 2)
+
+    async def run():
+        async with NatsServer() as server, CutRelay(server.port, cut) as way:
+            await new_fleet(server.url)
+            return way, await fleet(way.url, *words)
+
+    way, result = asyncio.run(run())
+    assert way.is_cut
+    assert result.exit_code == 1, result.output
+    text = result.stderr.strip().splitlines()[-1]
+    assert text.startswith(
+        f"Error: the connection to NATS ended and no server of the list answers: {way.url} ("
+    )
+    assert text.endswith("). See that one runs, then give the command again")
+
+
+@pytest.mark.parametrize("words", [("tail",), ("drain", "n1"), ("move", "0", "n1"), ("plan",)])
+def test_a_wrong_login_is_the_same_for_every_command(words):
+    options = NatsOptions(users=(NatsUser("ada", PASSWORD),))
+    text = served(
+        lambda server: refused(
+            *words, "--server", server.url, "--user", "ada", SHARDFW_NATS_PASSWORD=WRONG
+        ),
+        options,
+    )
+    assert " does not let user 'ada' in. Give --user with SHARDFW_NATS_PASSWORD, or" in text
+
+
 def test_a_fleet_works_over_tls_with_its_handshake_first(tmp_path):
     chain = make_chain(("127.0.0.1",))
     (tmp_path / "ca.pem").write_bytes(chain.root)
@@ -97,10 +170,12 @@ def test_a_fleet_works_over_tls_with_its_handshake_first(tmp_path):
     assert asyncio.run(run())["total"] == 4
 
 
-@pytest.mark.parametrize("name", ["status", "plan"])
-def test_without_streams_there_is_no_fleet(name):
+@pytest.mark.parametrize("words", [("status",), ("plan",), ("drain", "n1"), ("move", "0", "n1")])
+def test_without_streams_there_is_no_fleet(words):
     result = served(
-        lambda server: CliRunner().invoke(command, [name, "--bot", BOT, "--server", server.url])
+        lambda server: CliRunner().invoke(
+            command, [words[0], "--bot", BOT, "--server", server.url, *words[1:]]
+        )
     )
     assert result.exit_code == 1
     assert result.stderr == (

@@ -88,7 +88,7 @@ class Desk:
                 + PERMISSIONS.format(bot=self.fleet.bot)
             )
         if self.fleet.client.is_closed:
-            raise FleetError("the connection to NATS ended and no server of the list answers")
+            raise FleetError(self.fleet.gone())
 
     def waiting(self) -> list[Announcement]:
         """Return who waits, by name; whoever fell silent does not any more."""

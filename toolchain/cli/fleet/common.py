@@ -8,6 +8,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import nats.errors
+import nats.js.errors
 
 from firmware.layouts.fleet import FLEET_SLOTS_MAX
 from firmware.layouts.permit import PERMITS_MAX
@@ -48,7 +50,15 @@ def run(
 
     async def scenario(login: Login) -> R:
         async with connected(login, bot) as fleet:
-            return await work(fleet)
+            try:
+                return await work(fleet)
+            except nats.js.errors.APIError as error:
+                raise FleetError(
+                    f"JetStream at {', '.join(fleet.servers)} refuses it: {error.description} "
+                    f"(error {error.err_code}). Look at the servers' logs"
+                ) from error
+            except (nats.errors.Error, TimeoutError) as error:
+                raise FleetError(fleet.gone()) from error
 
     try:
         login = login_of(servers, user, nkey_file, ca, handshake_first=handshake_first)

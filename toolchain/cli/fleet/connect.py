@@ -18,6 +18,7 @@ from nats.js.api import Header
 
 from firmware.layouts.bus import CLUSTER_VERSION_LEAST
 from toolchain.cli.fleet.records import NAME
+from toolchain.cli.fleet.words import CA_ENV, DOCS, URL_ENV, gone, refusal
 from toolchain.config.nkey import NKEY_ENV, parse_nkey
 from toolchain.config.secret import PASSWORD_ENV
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-URL_ENV, BOT_ENV, USER_ENV = "SHARDFW_NATS_URL", "SHARDFW_FLEET_BOT", "SHARDFW_NATS_USER"
-CA_ENV = "SHARDFW_NATS_CA"
+BOT_ENV, USER_ENV = "SHARDFW_FLEET_BOT", "SHARDFW_NATS_USER"
 DEFAULT_URL = "nats://127.0.0.1:4222"
 CONNECT_S = 5
 ANSWER_S = 5.0
@@ -38,7 +38,7 @@ STREAM = "KV_shardfw"
 EVENTS = "SHARDFW_EV"
 WRONG_LAST = (10071, 10164)
 """What a compare-and-swap is refused with: the record is another one, or another swap is on its way."""
-DOCS = "firmware/docs/fleet-operator.md"
+DENIED = "permissions violation"
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -111,12 +111,24 @@ class Fleet:
     Attributes:
         client: nats-py's.
         bot: The fleet's name.
-        complaints: What the server said against this client, such as a missing permission.
+        servers: URLs of the list.
+        heard: What went wrong so far: what the server denied, and attempts to connect again.
     """
 
     client: Client
     bot: str
-    complaints: list[str] = field(default_factory=list)
+    servers: tuple[str, ...] = ()
+    heard: list[str] = field(default_factory=list)
+
+    @property
+    def complaints(self) -> list[str]:
+        """Return what the server does not let this user do."""
+        return [text for text in self.heard if DENIED in text.lower()]
+
+    def gone(self) -> str:
+        """Return what is said when the connection is lost."""
+        others = [text for text in self.heard if DENIED not in text.lower()]
+        return gone(self.servers, others[-1] if others else "")
 
     @property
     def info(self) -> dict[str, Any]:
@@ -145,11 +157,14 @@ class Fleet:
         return found
 
     def _silence(self, subject: str) -> str:
+        if not self.client.is_connected:
+            return self.gone()
         if self.complaints:
             return (
                 f"NATS does not let this user do that: {self.complaints[-1]}. Log in as an operator"
             )
-        return f"nothing answers on {subject}. Look at the servers' logs"
+        where = ", ".join(self.servers)
+        return f"nothing answers on {subject} at {where}. Look at the servers' logs"
 
     async def swap(self, key: str, value: object, expected: int) -> int:
         """Write a record if its revision is still the expected one; return the new one.
@@ -234,10 +249,10 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
             **options,
         )
     except (OSError, nats.errors.Error, ssl.SSLError) as error:
-        raise FleetError(_refusal(login, heard, error)) from None
+        raise FleetError(refusal(login, heard, error)) from None
     # The first connection fails at once, a lost one is looked for again.
     client.options |= {"allow_reconnect": True, "max_reconnect_attempts": RETRIES}
-    fleet = Fleet(client, bot, heard)
+    fleet = Fleet(client, bot, login.servers, heard)
     try:
         if is_old_cluster(fleet.info):
             raise FleetError(
@@ -248,30 +263,6 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
         yield fleet
     finally:
         await client.close()
-
-
-def _refusal(login: Login, heard: list[str], error: Exception) -> str:
-    words = " ".join([*heard, str(error)]).lower()
-    where = ", ".join(login.servers)
-    if "authorization" in words or "authentication" in words:
-        return (
-            f"NATS at {where} does not let {login.name} in. Give --user with {PASSWORD_ENV}, or "
-            f"the seed of an nkey in {NKEY_ENV}"
-        )
-    if "certificate" in words:
-        return (
-            f"NATS at {where} shows a certificate that is not trusted. Name the CA's file with "
-            f"--ca or {CA_ENV}: {heard[-1] if heard else error}"
-        )
-    if "secure" in words or "tls" in words or "ssl" in words:
-        return (
-            f"NATS at {where} speaks TLS, or does not, other than its URL says. Write tls:// for "
-            "TLS, and --handshake-first when its configuration has that"
-        )
-    return (
-        f"no NATS server answers at {where}: {heard[-1] if heard else error}. Start one ({DOCS}), "
-        f"or name yours with --server or {URL_ENV}"
-    )
 
 
 def login_options(function: F) -> F:

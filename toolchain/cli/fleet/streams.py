@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import nats.js.errors
 
-from toolchain.cli.fleet.connect import DOCS, EVENTS, STREAM, FleetError
+from toolchain.cli.fleet.connect import EVENTS, STREAM, FleetError
+from toolchain.cli.fleet.words import DOCS
 
 if TYPE_CHECKING:
     from toolchain.cli.fleet.connect import Fleet

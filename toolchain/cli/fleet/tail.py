@@ -224,4 +224,4 @@ async def follow(
             if await _last(fleet) < place:
                 # It was in memory, and is another one now.
                 reader, place = Reader(), 0
-    raise FleetError("the connection to NATS ended and no server of the list answers")
+    raise FleetError(fleet.gone())

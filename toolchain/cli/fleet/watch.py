@@ -122,7 +122,7 @@ class View:
             FleetError: There is no fleet, or the connection is gone for good.
         """
         if self.fleet.client.is_closed:
-            raise FleetError("the connection to NATS ended and no server of the list answers")
+            raise FleetError(self.fleet.gone())
         try:
             if self._watch is None:
                 self.watches += 1
