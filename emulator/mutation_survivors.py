@@ -92,9 +92,6 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "jae differs -> jge differs": "a plan has at most FLEET_SLOTS_MAX slots",
         "clc -> nop": _EQUAL,
     },
-    "held_renew": {
-        "mov rax, qword HeldSlot.renew_at -> mov rax, qword HeldSlot.retry_at #2": "it was due, so the next try is the later of the two",
-    },
     "server_is_deaf": {
         "jb out_4 -> jl out_4": _STATE,
         "ja out_4 -> jg out_4": _STATE,

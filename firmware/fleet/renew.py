@@ -83,9 +83,7 @@ def held_renew(a: Asm, held: HeldSlot) -> None:
             a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, LOOK_MS)
             a.add(RAX, core.now)
             a.mov(held.retry_at, RAX)
-        a.mov(RAX, held.renew_at)
-        a.cmp(RAX, held.retry_at)
-        a.cmov(B, RAX, held.retry_at)
+        a.mov(RAX, held.retry_at)  # not before now, so not before `renew_at`, which has passed
     a.ret()
 
 

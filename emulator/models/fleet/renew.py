@@ -24,9 +24,12 @@ def _after(w: World, since: int, milliseconds: int) -> int:
 def held_renew(w: World, held: int) -> int:
     """Due, and not tried just now."""
     slot, now = w.view(HeldSlot, held), w.g(CORE).now
-    if max(slot.renew_at, slot.retry_at) <= now and op_send(w, held, slot.revision):
+    due = int(max(slot.renew_at, slot.retry_at))
+    if due > now:
+        return due
+    if op_send(w, held, slot.revision):
         slot.retry_at = _after(w, now, 100)
-    return int(max(slot.renew_at, slot.retry_at))
+    return int(slot.retry_at)
 
 
 @model
