@@ -1,7 +1,7 @@
 """Operations on leases: claims of what is free or over, renewals of what is held."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.fleet.held import RANGES, SLOT_SHIFT, held_find, name_slot
+from firmware.fleet.held import SLOT_SHIFT, held_find, name_slot, plan_compare
 from firmware.fleet.operation import jitter, op_send
 from firmware.fleet.orders import move_wish
 from firmware.fleet.spans import wait_span
@@ -59,7 +59,6 @@ from toolchain.asm import (
     In,
     Out,
     Reg32,
-    mem8,
     routine,
 )
 
@@ -170,21 +169,11 @@ def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
 
     Who was named for it waits for nothing else; all others let that node go first.
     """
-    plan, shards, no = FLEET_VIEW.it.plan, PlanRange.at(RCX), a.label("no")
+    no = a.label("no")
     a.mov(R12D, number)
     a.cmp(view.state, SlotState.ABSENT)
     a.j(E, no)
-    a.lea(RCX, plan.ranges.address)
-    a.lea(RCX, mem8(RCX, index=R12, scale=PlanRange.SIZE, ref=RANGES))
-    for theirs, ours in (
-        (view.epoch, plan.epoch),
-        (view.total, plan.total),
-        (view.start, shards.start),
-        (view.count, shards.count),
-    ):  # four numbers, unrolled
-        a.mov(EAX, theirs)
-        a.cmp(EAX, ours)
-        a.j(NE, no)
+    plan_compare(a, view, R12, no)
     a.xor(EAX, EAX)
     a.cmp(view.state, SlotState.HELD)
     with a.if_(E):

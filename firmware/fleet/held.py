@@ -9,6 +9,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.fleet.spans import grant_span, hold_span
 from firmware.layouts.fleet import (
     FLEET,
+    FLEET_VIEW,
     HELD_MAX,
     OPS_MAX,
     RENEW_SHARE,
@@ -16,6 +17,7 @@ from firmware.layouts.fleet import (
     FleetOp,
     HeldPhase,
     HeldSlot,
+    PlanRange,
     SlotView,
 )
 from firmware.layouts.log import (
@@ -54,6 +56,7 @@ from toolchain.asm import (
     Reg64,
     Region,
     Z,
+    mem8,
     routine,
 )
 
@@ -77,6 +80,22 @@ def site_number(a: Asm, register: Reg32, source: Reg32 | Mem32[int]) -> None:
     a.mov(register, source)
     a.shr(register, 16)
     a.and_(register, 0xFF)
+
+
+def plan_compare(a: Asm, record: HeldSlot | SlotView, slot: Reg64, differs: Label) -> None:
+    """Go on when the plan has its slot as the record says. Clobbers RAX and RCX."""
+    plan, shards = FLEET_VIEW.it.plan, PlanRange.at(RCX)
+    a.lea(RAX, plan.ranges.address)
+    a.lea(RCX, mem8(RAX, index=slot, scale=PlanRange.SIZE, ref=RANGES))
+    for said, planned in (
+        (record.epoch, plan.epoch),
+        (record.total, plan.total),
+        (record.start, shards.start),
+        (record.count, shards.count),
+    ):  # four numbers, unrolled
+        a.mov(EAX, said)
+        a.cmp(EAX, planned)
+        a.j(NE, differs)
 
 
 @contextmanager

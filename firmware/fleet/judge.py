@@ -2,7 +2,6 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import (
-    RANGES,
     SLOT_SHIFT,
     each_held,
     held_find,
@@ -10,6 +9,7 @@ from firmware.fleet.held import (
     held_stop,
     name_slot,
     op_find,
+    plan_compare,
 )
 from firmware.layouts.fleet import (
     FLEET,
@@ -68,7 +68,6 @@ from toolchain.asm import (
     Reg32,
     Reg64,
     Z,
-    mem8,
     routine,
 )
 
@@ -93,21 +92,11 @@ from toolchain.asm import (
 )
 def plan_differs(a: Asm, held: HeldSlot) -> None:
     """Compare epoch and range of a held slot with an active plan."""
-    plan, shards, differs = FLEET_VIEW.it.plan, PlanRange.at(RCX), a.label("differs")
+    differs = a.label("differs")
     a.movzx(ECX, held.slot)
-    a.cmp(ECX, plan.slots)
+    a.cmp(ECX, FLEET_VIEW.it.plan.slots)
     a.j(AE, differs)
-    a.lea(RAX, plan.ranges.address)
-    a.lea(RCX, mem8(RAX, index=RCX, scale=PlanRange.SIZE, ref=RANGES))
-    for mine, theirs in (
-        (held.epoch, plan.epoch),
-        (held.total, plan.total),
-        (held.start, shards.start),
-        (held.count, shards.count),
-    ):  # four numbers, unrolled
-        a.mov(EAX, mine)
-        a.cmp(EAX, theirs)
-        a.j(NE, differs)
+    plan_compare(a, held, RCX, differs)
     a.clc()
     a.ret()
     a.place(differs)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from emulator.effects import World, model
-from emulator.models.fleet.held import entries, held_find
+from emulator.models.fleet.held import entries, held_find, planned
 from emulator.models.fleet.operation import WORD, jitter, op_send
 from emulator.models.fleet.orders import move_wish
 from emulator.models.fleet.spans import wait_span
@@ -51,13 +51,8 @@ def claim_slot(w: World, slot: int) -> None:
 @model
 def claim_time(w: World, view: int, number: int) -> tuple[int, Any]:
     """When this node has known the record for as long as its holder may trust it, and longer."""
-    slot, plan = w.view(SlotView, view), w.g(FLEET_VIEW).plan
-    if slot.state == SlotState.ABSENT:
-        return 1, None
-    shards = plan.ranges[number]
-    if (slot.epoch, slot.total) != (plan.epoch, plan.total):
-        return 1, None
-    if (slot.start, slot.count) != (shards.start, shards.count):
+    slot = w.view(SlotView, view)
+    if slot.state == SlotState.ABSENT or not planned(w, slot, number):
         return 1, None
     waits = wait_span(w, slot.duration_ms) if slot.state == SlotState.HELD else 0
     due = (waits + slot.seen_at) % WORD

@@ -7,6 +7,7 @@ from emulator.models.fleet.spans import grant_span, hold_span
 from emulator.models.log import log_write
 from firmware.layouts.fleet import (
     FLEET,
+    FLEET_VIEW,
     HELD_MAX,
     OPS_MAX,
     FleetOp,
@@ -26,6 +27,14 @@ OWNED = (HeldPhase.HELD, HeldPhase.RUNNING, HeldPhase.STOPPING)
 def entries(w: World) -> list[Any]:
     """Return every entry."""
     return [w.g(FLEET).held[n] for n in range(HELD_MAX)]
+
+
+def planned(w: World, record: Any, number: int) -> bool:  # noqa: ANN401 - a View by field
+    """Say whether the plan has the slot as the record says."""
+    plan = w.g(FLEET_VIEW).plan
+    shards = plan.ranges[number]
+    said = (record.epoch, record.total, record.start, record.count)
+    return bool(said == (plan.epoch, plan.total, shards.start, shards.count))
 
 
 @model

@@ -1,7 +1,7 @@
 """What the watch shows of slots that this node holds."""
 
 from emulator.effects import World, model
-from emulator.models.fleet.held import entries, held_find, held_grant, held_stop, op_find
+from emulator.models.fleet.held import entries, held_find, held_grant, held_stop, op_find, planned
 from emulator.models.log import log_write
 from firmware.layouts.fleet import (
     FLEET,
@@ -27,12 +27,8 @@ from firmware.layouts.node import CORE
 @model
 def plan_differs(w: World, held: int) -> int:
     """Epoch, total and range."""
-    slot, plan = w.view(HeldSlot, held), w.g(FLEET_VIEW).plan
-    if slot.slot >= plan.slots:
-        return 1
-    shards = plan.ranges[slot.slot]
-    mine = (slot.epoch, slot.total, slot.start, slot.count)
-    return int(mine != (plan.epoch, plan.total, shards.start, shards.count))
+    slot = w.view(HeldSlot, held)
+    return int(slot.slot >= w.g(FLEET_VIEW).plan.slots or not planned(w, slot, slot.slot))
 
 
 @model
