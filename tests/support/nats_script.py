@@ -38,7 +38,7 @@ GOODBYE = "<closed>"
 ADMIN = PASSWORD = "pw"  # noqa: S105 - of users of a test
 KV = {
     "name": "KV_shardfw", "subjects": ["$KV.shardfw.>"], "storage": "file", "discard": "new",
-    "max_msgs_per_subject": 1, "deny_delete": True, "allow_rollup_hdrs": True,
+    "max_msgs_per_subject": 1, "deny_delete": True, "allow_rollup_hdrs": False,
     "allow_direct": True, "num_replicas": 1,
 }  # fmt: skip
 EVENTS = {

@@ -7,7 +7,7 @@ import signal
 import nats
 import pytest
 
-from pxe.nats import NatsCluster, NatsOptions
+from pxe.nats import NatsCluster, NatsOptions, NatsUser, node_permissions
 from tests.support.fleet_cli import (
     BOT,
     DURATION_MS,
@@ -57,6 +57,34 @@ def test_streams_and_records_are_those_of_a_fleet_and_made_once():
     assert (again["streams"], again["records"], again["plan"]) == ([], [], first["plan"])
 
 
+@pytest.mark.parametrize("what", ["all", "sub"])
+def test_no_login_of_a_node_takes_records_away_by_a_rollup(what):
+    """Not of others, and not of its own bot: that would be a purge, which it is not allowed."""
+    boss = NatsUser("boss", "pw")
+    node = NatsUser("n7", "pw", permissions=node_permissions(BOT, "n7"))
+    lease = f"$KV.shardfw.{BOT}.ctl.lease.0"
+
+    async def scenario(server):
+        operator = await nats.connect(server.url, user=boss.user, password=boss.password)
+        config = wanted(1, 128 << 20)["KV_shardfw"]
+        await operator.request("$JS.API.STREAM.CREATE.KV_shardfw", json.dumps(config).encode())
+        stream = operator.jetstream()
+        for key in (lease, f"$KV.shardfw.{BOT}.ctl.plan", "$KV.shardfw.b9.ctl.plan"):
+            await stream.publish(key, b"kept")
+        limited = await nats.connect(
+            server.url, user=node.user, password=node.password, inbox_prefix="_I.n7"
+        )
+        answer = await limited.request(lease, b"x", timeout=5, headers={"Nats-Rollup": what})
+        kept = (await stream.stream_info("KV_shardfw")).state.messages
+        await limited.close()
+        await operator.close()
+        return json.loads(answer.data), kept
+
+    answer, kept = with_server(scenario, NatsOptions(users=(boss, node)))
+    assert kept == 3
+    assert answer["error"]["err_code"] == 10111
+
+
 def test_a_server_that_loses_acknowledged_writes_is_refused():
     async def scenario(server):
         words = ("init", "--total", "4", *PLAN, "--new", "--monitor", server.monitor_url)
@@ -77,7 +105,7 @@ def test_a_stream_that_is_set_up_otherwise_is_named_key_by_key():
     async def scenario(server):
         client = await nats.connect(server.url)
         await client.jetstream().add_stream(
-            name="KV_shardfw", subjects=["$KV.shardfw.>"], max_age=60
+            name="KV_shardfw", subjects=["$KV.shardfw.>"], max_age=60, allow_rollup_hdrs=True
         )
         await client.close()
         return await fleet(server.url, "init", "--check")
@@ -86,6 +114,7 @@ def test_a_stream_that_is_set_up_otherwise_is_named_key_by_key():
     assert result.exit_code == 1
     for text in (
         "max_age is 60000000000. Set it to 0 with: nats stream edit KV_shardfw",
+        "allow_rollup_hdrs is True. Set it to False with: nats stream edit KV_shardfw",
         "deny_delete is False. Set it to True with: nats stream edit KV_shardfw",
         "SHARDFW_EV     missing. Make it with: shardfw fleet init",
         "not checked: sync_interval: always keeps leases over a power loss",

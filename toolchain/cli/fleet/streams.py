@@ -57,7 +57,7 @@ def wanted(replicas: int, event_bytes: int) -> dict[str, dict[str, Any]]:
             "max_age": 0,
             "num_replicas": replicas,
             "deny_delete": True,
-            "allow_rollup_hdrs": True,
+            "allow_rollup_hdrs": False,
             "allow_direct": True,
         },
         EVENTS: {
