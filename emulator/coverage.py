@@ -34,7 +34,7 @@ class Coverage:
             place = table.places.get(address)
             if place is not None:
                 self.executed[place[0]].add(place[1])
-        for here, following in itertools.pairwise(trace):
+        for here, following in set(itertools.pairwise(trace)):
             fall = table.branches.get(here)
             if fall is not None:
                 name, offset = table.places[here]

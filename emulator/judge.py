@@ -97,14 +97,16 @@ class SemanticsJudge:
         Raises:
             Mismatch: The machine departs from the semantics.
         """
-        registers = self._take()
-        if self._pending is not None:
-            self._compare(self._pending, registers)
+        steps = self._steps
+        function = steps[address] if address in steps else self._compile(address)
+        pending = self._pending
+        # Between two instructions that are not judged nobody looks at the registers.
+        registers = self._take() if function is not None or pending is not None else []
+        if pending is not None:
+            self._compare(pending, registers)
         elif self._fault is not None:
             self._must_fault(self._fault)
         self._written.clear()
-        steps = self._steps
-        function = steps[address] if address in steps else self._compile(address)
         self._pending = self._fault = None
         if function is None:
             self.skipped += 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import unicorn as uc
 import unicorn.x86_const as ux
 
+from emulator.bare_hook import BareHook
 from emulator.compare import FLAG_BITS, Comparison, Recorded, value_of, width
 from emulator.coverage import add_run
 from emulator.effects import World, Write, model_of
@@ -255,25 +256,35 @@ class Lockstep:
         floor = top - machine.image.stack[routine.name]
         special, watched, append, limit = machine.special, self._watched, trace.append, self.limit
         judge, pages, keep, kept = self._judge, machine.pages, world.keep, set[int]()
+        step = judge.step if judge is not None else None
         before = self._before
 
-        def on_code(_engine: uc.Uc, address: int, _size: int, _data: object) -> None:
-            append(address)
-            if judge is not None:
-                judge.step(address)
-            if address in watched:
-                self._visit(address)
-            if address in special:
-                machine.answer(special[address])
-            if len(trace) > limit:
-                raise Mismatch(
-                    f"{routine.name}: {machine.where(address)} still runs after "
-                    f"{limit} instructions"
-                )
+        def on_code(_engine: int, address: int, _size: int, _data: object) -> None:
+            try:
+                append(address)
+                if step is not None:
+                    step(address)
+                if address in watched:
+                    self._visit(address)
+                if address in special:
+                    machine.answer(special[address])
+                if len(trace) > limit:
+                    raise Mismatch(
+                        f"{routine.name}: {machine.where(address)} still runs after "
+                        f"{limit} instructions"
+                    )
+            except BaseException as error:
+                machine.stop_with(error)
 
         def on_write(
-            _engine: uc.Uc, _kind: int, address: int, size: int, value: int, _data: object
+            _engine: int, _kind: int, address: int, size: int, value: int, _data: object
         ) -> None:
+            try:
+                stored(address, size, value)
+            except BaseException as error:
+                machine.stop_with(error)
+
+        def stored(address: int, size: int, value: int) -> None:
             value &= (1 << 8 * size) - 1
             if judge is not None:
                 judge.wrote(address, size, value)
@@ -296,8 +307,8 @@ class Lockstep:
             log.append(Recorded(("write", address, raw), len(trace) - 1))
 
         return [
-            machine.hook(uc.UC_HOOK_CODE, on_code),
-            machine.hook(uc.UC_HOOK_MEM_WRITE, on_write),
+            machine.hook_bare(BareHook(uc.UC_HOOK_CODE, on_code)),
+            machine.hook_bare(BareHook(uc.UC_HOOK_MEM_WRITE, on_write)),
         ]
 
     def _guards(self) -> bool:

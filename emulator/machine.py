@@ -22,6 +22,7 @@ from toolchain.link.reader import reloaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emulator.bare_hook import BareHook
     from toolchain.link import Image, Section
 
 PATTERN = 0xA5
@@ -109,7 +110,7 @@ class Machine:
         self._arena_next = ARENA
         self.special = dict(loaded.special)
         self._fault = ""
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.ran_freely = False
         add_sha_extensions(self.engine)
         self.engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid)
@@ -252,7 +253,7 @@ class Machine:
             self.engine.emu_stop()
             return 0
 
-    def stop_with(self, error: Exception) -> None:
+    def stop_with(self, error: BaseException) -> None:
         """End the run from within a native hook; `run` raises the error, the first of several."""
         self._error = self._error or error
         self.engine.emu_stop()
@@ -375,6 +376,11 @@ class Machine:
         """Add a Unicorn hook; return its handle for `unhook`."""
         self.retranslate()
         return int(self.engine.hook_add(kind, callback, None, begin, end))
+
+    def hook_bare(self, hook: BareHook, begin: int = 1, end: int = 0) -> int:
+        """Add a hook that the library calls directly; return its handle for `unhook`."""
+        self.retranslate()
+        return hook.add(self.engine, begin, end)
 
     def retranslate(self) -> None:
         """Forget translated blocks: those made without hooks would never call a new one."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import iced_x86 as ix
 import unicorn as uc
 
+from emulator.bare_hook import BareHook
 from emulator.machine import STACK_BYTES, STACK_TOP
 from emulator.memory import PAGE, split
 from emulator.mismatch import Mismatch
@@ -74,29 +75,34 @@ class ReadsJudge:
     def __init__(self, machine: Machine, trace: Sequence[int]) -> None:
         self._machine, self._trace = machine, trace
         self._loads: dict[tuple[int, int], int] = {}
+        loads, indexed, stop_with = self._loads, computed(machine.image), machine.stop_with
+
+        def on_foreign(
+            _engine: int, _kind: int, address: int, size: int, _value: int, _data: object
+        ) -> None:
+            try:
+                loads.setdefault((address, size), len(trace) - 1)
+            except BaseException as error:
+                stop_with(error)
+
+        def on_own(
+            _engine: int, _kind: int, address: int, size: int, _value: int, _data: object
+        ) -> None:
+            try:
+                if trace[-1] in indexed:
+                    loads.setdefault((address, size), len(trace) - 1)
+            except BaseException as error:
+                stop_with(error)
+
+        self._foreign = BareHook(uc.UC_HOOK_MEM_READ, on_foreign)
+        self._own = BareHook(uc.UC_HOOK_MEM_READ, on_own)
 
     def hooks(self) -> list[int]:
         """Start anew; hook the loads that are judged and return the handles."""
         self._loads.clear()
-        loads, trace, indexed = self._loads, self._trace, computed(self._machine.image)
-
-        def on_foreign(
-            _engine: uc.Uc, _kind: int, address: int, size: int, _value: int, _data: object
-        ) -> None:
-            loads.setdefault((address, size), len(trace) - 1)
-
-        def on_own(
-            _engine: uc.Uc, _kind: int, address: int, size: int, _value: int, _data: object
-        ) -> None:
-            if trace[-1] in indexed:
-                loads.setdefault((address, size), len(trace) - 1)
-
         return [
-            self._machine.hook(
-                uc.UC_HOOK_MEM_READ,
-                on_foreign if region.foreign else on_own,
-                start,
-                start + region.size - 1,
+            self._machine.hook_bare(
+                self._foreign if region.foreign else self._own, start, start + region.size - 1
             )
             for region in self._machine.regions
             if region.foreign or self._is_own(region)
