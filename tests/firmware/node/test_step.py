@@ -15,6 +15,7 @@ from firmware.layouts.log import LOG
 from firmware.layouts.net import FIRST_PORT
 from firmware.layouts.nic import NIC, NicState
 from firmware.layouts.node import CLOCK, CORE, LEASE
+from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.status import DIAGNOSTICS, STATUS_REQUEST_MAGIC, StatusReply
@@ -211,6 +212,19 @@ def test_step_shards_runs_only_active_shards_that_are_due():
     assert node.call(step_shards)["rax"] == START + 1
     assert core.slots[0].deadline == START + 100 * MS
     assert core.slots[1].deadline == START
+
+
+@pytest.mark.parametrize("begin", [0, 1, 2])
+def test_step_shards_begins_with_whose_turn_it_is_and_leaves_none_out(begin):
+    node = Node()
+    core, box = LAB.g(CORE), LAB.g(OUTBOX)
+    box.look_at, box.begin = core.now, begin
+    for n, shard in enumerate(node.shards):
+        shard.state, core.slots[n].deadline = ShardState.ASSIGNED, START
+    LAB.g(LEASE).expired = 1
+    assert node.call(step_shards)["rax"] == START + 100 * MS
+    assert [core.slots[n].deadline for n in range(3)] == [START + 100 * MS] * 3
+    assert box.look_at == 0
 
 
 @pytest.mark.parametrize("slots_due", [0, START - 1, START])
