@@ -68,6 +68,8 @@ from toolchain.asm import (
 )
 
 REGISTER_LIST = int.from_bytes(bytes(RTC_REGISTERS), "little")
+RTC_LOW = 3
+"""A look reads so many of them: second, minute and hour; a pause of whole days shows a second later."""
 
 
 def _register(a: Asm, number: int) -> None:
@@ -183,6 +185,7 @@ def leases_end(a: Asm, reason: Reg32) -> None:
     writes=[
         Fleet.rtc_look_at,
         Fleet.rtc_seen,
+        Fleet.rtc_doubt,
         Fleet.rtc_low,
         Fleet.rtc_second,
         Fleet.rtc_tsc,
@@ -209,26 +212,42 @@ def clocks_compare(a: Asm) -> None:
     a.add(sharp, RCX)
     a.mov(FLEET.it.rtc_look_at, RAX)
     a.mov(FLEET.it.rtc_seen, 1)
-    # The second alone is looked at as long as it is the same; never is an update waited for.
-    _register(a, RTC_REGISTERS[0])
-    a.inc(EAX)
+    a.mov(FLEET.it.rtc_doubt, 0)
+    # Nothing else is looked at as long as these are the same. The second comes first: so no other time
+    # than the one before reads like it, even when it changes in between.
+    for place, number in enumerate(RTC_REGISTERS[:RTC_LOW]):
+        _register(a, number)
+        a.movzx(EAX, AL)
+        if place:
+            a.shl(EAX, 8 * place)
+            a.or_(R8D, EAX)
+        else:
+            a.mov(R8D, EAX)
+    a.inc(R8D)
     with a.block() as another:
-        a.cmp(AL, FLEET.it.rtc_low)
+        a.cmp(R8D, FLEET.it.rtc_low)
         a.j(E, out)
         a.cmp(FLEET.it.rtc_low, 0)
         a.leave(NE, another)
-        a.mov(FLEET.it.rtc_low, AL)
+        a.mov(FLEET.it.rtc_low, R8D)
         a.jmp(out)
+    # An update is never waited for; until it is over nobody knows whether the clock stood still.
     a.call(rtc_glimpse)
-    a.j(C, out)
+    with a.if_(C):
+        a.cmp(FLEET.it.rtc_second, 0)
+        a.j(E, out)
+        a.mov(FLEET.it.rtc_seen, 0)
+        a.mov(FLEET.it.rtc_doubt, 1)
+        a.jmp(out)
     a.mov(snapshot, RAX)
     a.call(rtc_unix)
     a.test(RAX, RAX)
     a.j(Z, out)  # it holds no date: nothing to compare with
     a.mov(seconds, RAX)
-    a.mov(RAX, snapshot)
+    a.mov(EAX, R14D)
+    a.and_(EAX, (1 << 8 * RTC_LOW) - 1)
     a.inc(EAX)
-    a.mov(FLEET.it.rtc_low, AL)
+    a.mov(FLEET.it.rtc_low, EAX)
     a.cmp(FLEET.it.rtc_second, 0)
     a.j(E, base)
 
@@ -304,7 +323,9 @@ def fleet_guard(a: Asm) -> None:
 
 
 @routine(
-    outputs=[Out(CF, "1 = it looked, and slots may be GONE now")],
+    outputs=[
+        Out(CF, "1 = it looked: slots may be GONE, and Fleet.rtc_doubt says whether it could tell")
+    ],
     clobbers=CALLER_SAVED,
     reads=[FleetConfig.magic, Fleet.holding, Fleet.rtc_seen, Clock.tsc_cycles_per_ms],
     calls=[clocks_compare],

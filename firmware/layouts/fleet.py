@@ -373,12 +373,13 @@ class Fleet(Struct):
     holding = u32(0x6C, "entries of `held` in use")
     unreadable_at = u64(0x70, "revision of the newest of them that was told of")
     error = u32(0x78, "why the last watch ended: site code")
-    rtc_low = u8(0x7C, "register of seconds at the last look + 1; 0 = there was none")
-    rtc_seen = u8(0x7D, "1 = the RTC was looked at in this turn")
+    rtc_seen = u8(0x7C, "1 = the RTC was looked at in this turn")
+    rtc_doubt = u8(0x7D, "1 = it shows another time, and could not be read whole yet")
     refused = u32(0x80, "answers that granted nothing")
     grants = u32(0x84, "claims that were granted: Lease.generation")
     plan_told = u64(0x88, "revision of the newest plan that was told of")
     begun_at = u64(0x90, "TSC when the first watch of this connection was begun")
+    rtc_low = u32(0x98, "second, minute and hour at the last look, as read, + 1; 0 = none yet")
     avoid_until = bytes_(
         0xC0,
         FLEET_SLOTS_MAX * 8,

@@ -217,6 +217,27 @@ def nic_release(a: Asm) -> None:
 
 
 @routine(
+    clobbers=[RAX],
+    reads=[Nic.rx_head, Nic.rx_frames, Virtqueue.seen],
+    writes=[Nic.rx_head, Nic.rx_frames, Virtqueue.seen],
+    source="firmware/docs/fleet.md#frozen-clock",
+)
+def nic_leave(a: Asm) -> None:
+    """Leave the frame in hand where it was: the next `nic_poll` returns it again.
+
+    Its entry of the ring is the last that was taken, and the device has no buffer to write another over it.
+    """
+    a.mov(EAX, NO_HEAD)
+    a.cmp(NIC.it.rx_head, EAX)
+    with a.if_(E):
+        a.ret()
+    a.mov(NIC.it.rx_head, EAX)
+    a.dec(NIC.it.rx.seen)
+    a.dec(NIC.it.rx_frames)
+    a.ret()
+
+
+@routine(
     clobbers=CALLER_SAVED,
     reads=[Nic.tx_busy, Nic.tx_free_count],
     writes=[Nic.tx_busy, Nic.tx_free, Nic.tx_free_count, Nic.bad_ids],

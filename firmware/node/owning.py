@@ -36,6 +36,7 @@ from firmware.shard.hold import shard_hold
 from firmware.shard.renew import shard_renew
 from toolchain.asm import (
     AE,
+    AL,
     BE,
     CF,
     EAX,
@@ -358,7 +359,11 @@ def owning_guard(a: Asm) -> None:
 
 
 @routine(
+    outputs=[
+        Out(CF, "1 = whether it stood still is not known yet: no shard may speak in this turn")
+    ],
     clobbers=CALLER_SAVED,
+    reads=[Fleet.rtc_doubt],
     calls=[fleet_look, owning_guard],
     source="firmware/docs/fleet.md#frozen-clock",
 )
@@ -366,7 +371,9 @@ def owning_look(a: Asm) -> None:
     """See whether the clock stood still before a shard may speak, and silence what is gone by that."""
     a.call(fleet_look)
     with a.if_(C):
-        a.jmp(owning_guard)
+        a.call(owning_guard)
+        a.xor(EAX, EAX)
+        a.cmp(AL, FLEET.it.rtc_doubt)
     a.ret()
 
 

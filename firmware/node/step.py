@@ -19,7 +19,7 @@ from firmware.net.dns import dns_tick
 from firmware.net.dns_message import dns_input
 from firmware.net.input import net_input
 from firmware.net.tick import net_tick
-from firmware.nic.queue import nic_flush, nic_poll, nic_release
+from firmware.nic.queue import nic_flush, nic_leave, nic_poll, nic_release
 from firmware.node.clock import clock_retry
 from firmware.node.console import console_poll
 from firmware.node.control import operator_input
@@ -55,6 +55,7 @@ from toolchain.asm import (
     A,
     Asm,
     B,
+    C,
     E,
     Out,
     Z,
@@ -71,6 +72,7 @@ FRAMES_PER_TURN = 64
     reads=[ConfigBlob.diagnostics_port],
     calls=[
         nic_poll,
+        nic_leave,
         nic_release,
         net_input,
         tcp_input,
@@ -95,6 +97,10 @@ def receive_frames(a: Asm) -> None:
             a.mov(R13, RSI)
             a.mov(R14D, ECX)
             a.call(owning_look)
+            with a.if_(C):
+                a.call(nic_leave)
+                a.mov(EAX, FRAMES_PER_TURN)
+                a.ret()
             a.mov(RSI, R13)
             a.mov(ECX, R14D)
         a.call(net_input)
@@ -153,6 +159,9 @@ def step_shards(a: Asm) -> None:
     with a.if_(A):
         a.ret()
     a.call(owning_look)
+    with a.if_(C):
+        a.mov(RAX, core.now)
+        a.ret()
     a.mov(core.slots_due, -1)
     a.call(publish_walk)
     # The rows before the first one come last.

@@ -50,8 +50,9 @@ def clocks_compare(w: World) -> None:
     """The RTC may be ahead of a TSC that is 1 % slow by less than half a second; only new time is forgiven."""
     fleet, now, cycles = w.g(FLEET), w.rdtsc(), w.g(CLOCK).tsc_cycles_per_ms
     sharp = now <= (fleet.rtc_look_at + 100 * cycles) % 2**64
-    fleet.rtc_look_at, fleet.rtc_seen = now + 100 * cycles, 1
-    known, low = fleet.rtc_low, (_register(w, 0) + 1) % 256
+    fleet.rtc_look_at, fleet.rtc_seen, fleet.rtc_doubt = now + 100 * cycles, 1, 0
+    known = fleet.rtc_low
+    low = int.from_bytes(bytes(_register(w, register) for register in (0, 2, 4)), "little") + 1
     if low == known:
         return
     if not known:
@@ -59,11 +60,13 @@ def clocks_compare(w: World) -> None:
         return
     busy, snapshot = rtc_glimpse(w)
     if busy:
+        if fleet.rtc_second:
+            fleet.rtc_seen, fleet.rtc_doubt = 0, 1
         return
     seconds = rtc_unix(w, snapshot)
     if not seconds:
         return
-    fleet.rtc_low = (snapshot + 1) & 0xFF
+    fleet.rtc_low = snapshot % 2**24 + 1
     if fleet.rtc_second and seconds >= fleet.rtc_second:
         passed = seconds - fleet.rtc_second
         ahead = passed * cycles * 990 + fleet.rtc_tsc - now

@@ -94,6 +94,16 @@ def nic_release(w: World) -> None:
 
 
 @model
+def nic_leave(w: World) -> None:
+    """The frame in hand is taken once more."""
+    nic = w.g(NIC)
+    if nic.rx_head != NO_HEAD:
+        nic.rx_head = NO_HEAD
+        nic.rx.seen -= 1
+        nic.rx_frames -= 1
+
+
+@model
 def nic_reclaim(w: World) -> None:
     """Every returned buffer that was out becomes free."""
     nic = w.g(NIC)

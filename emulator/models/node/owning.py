@@ -135,10 +135,12 @@ def owning_guard(w: World) -> None:
 
 
 @model
-def owning_look(w: World) -> None:
-    """What a look ended is silent at once."""
-    if fleet_look(w):
-        owning_guard(w)
+def owning_look(w: World) -> int:
+    """What a look ended is silent at once, and everything is while it cannot tell."""
+    if not fleet_look(w):
+        return 0
+    owning_guard(w)
+    return int(w.g(FLEET).rtc_doubt)
 
 
 @model

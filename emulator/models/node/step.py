@@ -11,7 +11,7 @@ from emulator.models.net.dns import dns_tick
 from emulator.models.net.dns_message import dns_input
 from emulator.models.net.input import net_input
 from emulator.models.net.tick import net_tick
-from emulator.models.nic.queue import nic_flush, nic_poll, nic_release
+from emulator.models.nic.queue import nic_flush, nic_leave, nic_poll, nic_release
 from emulator.models.node.clock import clock_retry
 from emulator.models.node.console import console_poll
 from emulator.models.node.control import operator_input
@@ -41,8 +41,9 @@ def receive_frames(w: World) -> int:
         frame, length = nic_poll(w)
         if not length or frame is None:
             return taken
-        if not taken:
-            owning_look(w)
+        if not taken and owning_look(w):
+            nic_leave(w)
+            return FRAMES_PER_TURN
         _, kind, payload, size, source, middle, port = net_input(w, frame, length)
         if kind == TCP:
             shard = tcp_input(w, payload, size, source, middle)
@@ -62,7 +63,8 @@ def step_shards(w: World) -> int:
     core, soonest = w.g(CORE), NEVER
     if core.slots_due > core.now:
         return int(core.slots_due)
-    owning_look(w)
+    if owning_look(w):
+        return int(core.now)
     core.slots_due = NEVER
     first = publish_walk(w)
     for n in (*range(first, core.slots_used), *range(first)):

@@ -156,11 +156,16 @@ def compare(rtc_s, tsc_ms, *, sharp=True, **how):
     return environment
 
 
+def low_of(when):
+    """What a look at this time leaves in `rtc_low`."""
+    return (when.hour << 16 | when.minute << 8 | when.second) + 1
+
+
 def base(low=None):
     held = hold(0, HeldPhase.RUNNING, stop=2**63)
     fleet = LAB.g(FLEET)
     second = BEGIN.second if low is None else low
-    set_fields(fleet, rtc_second=UNIX, rtc_tsc=NOW, rtc_low=second + 1)
+    set_fields(fleet, rtc_second=UNIX, rtc_tsc=NOW, rtc_low=low_of(BEGIN.replace(second=second)))
     return held, fleet
 
 
@@ -175,7 +180,10 @@ def base(low=None):
         (9, 8_411, False),
         (9, 8_410, True),
         (1, 60_000, False),
-        (60, 0, False),
+        (60, 0, True),
+        (60, 59_800, False),
+        (3_600, 0, True),
+        (82_800, 0, True),
         (61, 0, True),
         (29, 29_000, False),
         (2**20 - 1, 2_000, True),
@@ -216,13 +224,16 @@ def test_clocks_compare_a_rate_within_its_bound_costs_no_lease(rate):
     assert fleet.rtc_second > UNIX + 100
 
 
-def test_clocks_compare_a_pause_of_whole_minutes_is_seen_when_the_second_changes():
-    """Sixty seconds later the register of seconds is the same again."""
+@pytest.mark.parametrize("minutes", [1, 2, 59, 60, 61, 23 * 60])
+def test_clocks_compare_a_pause_of_whole_minutes_is_seen_in_the_second_in_which_it_ends(minutes):
+    """The register of seconds is the same again, and the TSC has not moved."""
     held, fleet = base()
-    compare(60, 0)
-    assert (held.phase, fleet.rtc_second) == (HeldPhase.RUNNING, UNIX)
-    compare(61, 1_000)
-    assert held.phase == HeldPhase.GONE
+    compare(0, 200)
+    assert held.phase == HeldPhase.RUNNING
+    LAB.call(fleet_guard, Rtc(after(60 * minutes), NOW + 200 * MS))
+    assert (held.phase, fleet.rtc_seen) == (HeldPhase.RUNNING, 0)
+    LAB.call(fleet_look, Rtc(after(60 * minutes), NOW + 200 * MS))
+    assert (held.phase, fleet.frozen) == (HeldPhase.GONE, 1)
 
 
 def test_clocks_compare_small_pauses_add_up_over_the_window():
@@ -260,7 +271,7 @@ def test_clocks_compare_begins_anew_with_the_next_second_after_a_pause():
 def test_clocks_compare_begins_with_the_first_change_of_the_second():
     fleet = LAB.g(FLEET)
     compare(0, 0)
-    assert (fleet.rtc_second, fleet.rtc_low) == (0, BEGIN.second + 1)
+    assert (fleet.rtc_second, fleet.rtc_low) == (0, low_of(BEGIN))
     compare(0, 100)
     assert fleet.rtc_second == 0
     compare(1, 700, sharp=False)
@@ -284,9 +295,9 @@ def test_clocks_compare_compares_its_last_look_without_a_sign(now, late, dated):
     assert fleet.rtc_second == UNIX + 10 * dated
 
 
-def test_clocks_compare_of_the_same_second_costs_one_register():
+def test_clocks_compare_of_the_same_second_costs_three_registers():
     base()
-    assert compare(0, 100).looks == 1
+    assert compare(0, 100).looks == 3
 
 
 @pytest.mark.parametrize("how", [{"updating": True}, {"torn": 1}, {"good": False}])
@@ -294,9 +305,32 @@ def test_clocks_compare_never_waits_and_believes_no_torn_time(how):
     held, fleet = base()
     environment = compare(8, 0, **how)
     assert (held.phase, fleet.rtc_second, fleet.frozen) == (HeldPhase.RUNNING, UNIX, 0)
-    assert environment.looks <= 12
+    assert environment.looks <= 13
     compare(8, 0)
     assert held.phase == HeldPhase.GONE
+
+
+@pytest.mark.parametrize("how", [{"updating": True}, {"torn": 1}])
+def test_clocks_compare_that_cannot_tell_yet_says_so_until_it_can(how):
+    held, fleet = base()
+    compare(8, 8_000, **how)
+    assert (fleet.rtc_doubt, fleet.rtc_seen) == (1, 0)
+    compare(8, 8_000)
+    assert (fleet.rtc_doubt, fleet.rtc_seen, held.phase) == (0, 1, HeldPhase.RUNNING)
+
+
+@pytest.mark.parametrize("how", [{"updating": True}, {"torn": 1}])
+def test_clocks_compare_without_a_date_has_nothing_to_doubt(how):
+    _, fleet = base()
+    fleet.rtc_second = 0
+    compare(8, 8_000, **how)
+    assert (fleet.rtc_doubt, fleet.rtc_seen) == (0, 1)
+
+
+def test_clocks_compare_in_an_update_that_changed_nothing_doubts_nothing():
+    _, fleet = base()
+    compare(0, 100, updating=True)
+    assert (fleet.rtc_doubt, fleet.rtc_seen) == (0, 1)
 
 
 def test_rtc_glimpse_reads_what_it_shows():
@@ -307,17 +341,20 @@ def test_rtc_glimpse_reads_what_it_shows():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rtc_s=st.integers(-40, 40),
+    rtc_s=st.integers(-40, 40) | st.sampled_from([60, 3_600, 86_400]),
     tsc_ms=st.integers(0, 60_000),
-    low=st.integers(-1, 59),
+    low=st.integers(0, 59),
     known=st.booleans(),
     sharp=st.booleans(),
+    updating=st.booleans(),
     cycles=st.sampled_from([1, MS, 2**32 - 1]),
 )
-def test_clocks_compare_any_times_match_the_model(rtc_s, tsc_ms, low, known, sharp, cycles):
+def test_clocks_compare_any_times_match_the_model(
+    rtc_s, tsc_ms, low, known, sharp, updating, cycles
+):
     prepare()
     _, fleet = base(low)
     LAB.g(CLOCK).tsc_cycles_per_ms = cycles
     if not known:
         fleet.rtc_second = 0
-    compare(rtc_s, tsc_ms, sharp=sharp)
+    compare(rtc_s, tsc_ms, sharp=sharp, updating=updating)

@@ -22,6 +22,7 @@ from firmware.nic.legacy import legacy_start
 from firmware.nic.queue import (
     nic_commit,
     nic_flush,
+    nic_leave,
     nic_poll,
     nic_release,
     nic_reserve,
@@ -30,7 +31,9 @@ from firmware.nic.queue import (
 from tests.support.lab import Lab
 from tests.support.nic import DMA_PHYSICAL, PCI_ADDRESS, NicBench
 
-LAB = Lab(legacy_start, nic_poll, nic_release, nic_reserve, nic_commit, nic_flush, slots=0)
+LAB = Lab(
+    legacy_start, nic_poll, nic_leave, nic_release, nic_reserve, nic_commit, nic_flush, slots=0
+)
 FRAME = bytes(range(60))
 LAYOUTS = {"apart": OFFERED & ~(1 << F_ANY_LAYOUT), "together": OFFERED}
 """Cards that want a header in a descriptor of its own, and those that do not mind."""
@@ -81,6 +84,24 @@ def test_nic_poll_frames_in_order_and_buffers_return(layout):
         bench.call(nic_flush)
     assert bench.card.queues[0].waiting == buffers
     assert bench.nic.rx_frames == 9
+
+
+def test_nic_leave_keeps_the_frame_for_the_next_poll(layout):
+    bench = running(queue_size=4, **layout)
+    buffers = 4 // bench.nic.rx.links
+    bench.call(nic_leave)  # nothing in hand
+    assert (bench.nic.rx.seen, bench.nic.rx_frames) == (0, 0)
+    for n in range(9):
+        for more in range(buffers):
+            assert bench.card.deliver(FRAME + bytes([n, more]))
+        for _ in range(3):
+            assert receive(bench) == FRAME + bytes([n, 0])
+            bench.call(nic_leave)
+            assert bench.nic.rx_head == NO_HEAD
+        for more in range(buffers):
+            assert receive(bench) == FRAME + bytes([n, more])
+            bench.call(nic_release)
+    assert bench.nic.rx_frames == 9 * buffers
 
 
 def test_nic_poll_as_many_frames_as_there_are_buffers_and_no_more(layout):

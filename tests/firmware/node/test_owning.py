@@ -82,11 +82,26 @@ def test_a_look_silences_what_a_clock_that_stood_still_ended(node, ahead_s, shar
     node.tick()
     at, fleet = datetime.datetime(2026, 11, 30, 12), LAB.g(FLEET)
     fleet.rtc_second, fleet.rtc_tsc = calendar.timegm(at.timetuple()), NOW
-    fleet.rtc_low = at.second + 1
+    fleet.rtc_low = (at.hour << 16) + 1
     LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
-    LAB.call(owning_look, Rtc(at + datetime.timedelta(seconds=ahead_s), NOW))
+    found = LAB.call(owning_look, Rtc(at + datetime.timedelta(seconds=ahead_s), NOW))
+    assert found.outputs["cf"] == 0
     assert node.shards() == shards
     assert node.held().phase == (P.RUNNING if shards else P.NONE)
+
+
+def test_a_look_that_cannot_tell_lets_no_shard_speak(node):
+    node.hold()
+    node.tick()
+    at, fleet = datetime.datetime(2026, 11, 30, 12), LAB.g(FLEET)
+    fleet.rtc_second, fleet.rtc_tsc = calendar.timegm(at.timetuple()), NOW
+    fleet.rtc_low = (at.hour << 16) + 1
+    LAB.g(FLEET_CONFIG).magic = FLEET_MAGIC
+    busy = Rtc(at + datetime.timedelta(seconds=60), NOW, updating=True)
+    assert LAB.call(owning_look, busy).outputs["cf"] == 1
+    assert node.held().phase == P.RUNNING
+    assert LAB.call(owning_look, Rtc(busy.when, NOW)).outputs["cf"] == 0
+    assert node.shards() == []
 
 
 def test_a_new_shard_has_nothing_of_the_record_of_another(node):

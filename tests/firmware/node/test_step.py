@@ -185,6 +185,37 @@ def test_step_shards_looks_at_the_rtc_when_one_may_be_due(due):
     assert (rtc_looks(node, step_shards) > 0) == due
 
 
+def doubt():
+    """Make the RTC show another time than at the last look, while it is being updated."""
+    LAB.g(FLEET).rtc_second, LAB.g(FLEET).rtc_low = 1_700_000_000, 1
+    LAB.g(CLOCK).tsc_cycles_per_ms = MS
+
+
+def test_receive_frames_in_doubt_about_the_clock_leaves_them_where_they_are():
+    node = Node()
+    doubt()
+    for _ in range(2):
+        node.bench.card.deliver(node.frame(question()))
+    before = LAB.g(NIC).rx_frames
+    for _ in range(3):
+        assert rtc_looks(node, receive_frames) > 0
+    assert (LAB.g(DIAGNOSTICS).requests, LAB.g(NIC).rx_frames) == (0, before)
+    LAB.g(FLEET).holding = 0
+    assert node.call(receive_frames)["eax"] == 2
+    assert LAB.g(DIAGNOSTICS).requests == 2
+
+
+def test_step_shards_in_doubt_about_the_clock_ticks_none_and_comes_back():
+    node = Node()
+    doubt()
+    core = LAB.g(CORE)
+    core.slots_due, core.slots[0].deadline = core.now, core.now
+    assert rtc_looks(node, step_shards) > 0
+    assert (core.slots_due, core.slots[0].deadline) == (core.now, core.now)
+    LAB.g(FLEET).holding = 0
+    assert node.call(step_shards)["rax"] == NEVER
+
+
 def test_receive_frames_nothing_there():
     assert Node().call(receive_frames)["eax"] == 0
 
