@@ -22,13 +22,13 @@ _STOP = FailureFlag.FATAL | FailureFlag.RESHARD
 
 
 @routine(
-    inputs=[In(RBX, ShardContext, "the shard that is lost; evidence copied, session settled")],
+    inputs=[In(RBX, ShardContext, "the shard that is lost; sequence rewound, session settled")],
     clobbers=CALLER_SAVED,
     reads=[
         ShardContext.flags,
         ShardContext.failure_flags,
         ShardContext.hole_first,
-        Evidence.sequence,
+        ShardContext.sequence,
         Evidence.sequence_valid,
         EventStream.gap_open,
         EventStream.gap_first,
@@ -50,11 +50,12 @@ def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
     a.call(shard_is_resumable)
     a.j(C, over)
     a.mov(stream.gap_open, 1)
+    # Of what was read, only what the stream has acknowledged is sure to be there: the sequence was taken back to it.
     # Behind the last of all sequences there is none that could be named.
     a.mov(EAX, EVENT_UNKNOWN)
     a.cmp(shard.evidence.sequence_valid, 0)
     with a.if_(NE):
-        a.mov(EAX, shard.evidence.sequence)
+        a.mov(EAX, shard.sequence)
         a.add(EAX, 1)
         a.sbb(EAX, 0)
     # What a replay before this left out lies before it.

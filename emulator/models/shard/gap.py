@@ -9,7 +9,7 @@ from firmware.layouts.shard import FailureFlag, ShardContext, ShardFlag
 
 @model
 def shard_gap_begin(w: World, shard: int) -> None:
-    """Told once a session that had been READY cannot be resumed: from its last sequence on."""
+    """Told once a session that had been READY cannot be resumed: from the last sequence that counts on."""
     context = w.view(ShardContext, shard)
     stream = context.events
     events_abort(w, shard)
@@ -17,7 +17,7 @@ def shard_gap_begin(w: World, shard: int) -> None:
     told = stream.gap_open or not context.flags & (ShardFlag.ESTABLISHED | ShardFlag.RESTORED)
     if stops or told or shard_is_resumable(w, shard):
         return
-    known = context.evidence.sequence
+    known = context.sequence
     stream.gap_open = 1
     # Behind the last of all sequences there is none that could be named.
     named = context.evidence.sequence_valid and known < EVENT_UNKNOWN

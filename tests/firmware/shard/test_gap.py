@@ -4,17 +4,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.environment import Environment
 from firmware.events.send import events_begin, events_part
 from firmware.layouts.events import Notice
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
-from firmware.layouts.shard import FailureFlag, ShardContext, ShardFlag
+from firmware.layouts.permit import PERMITS
+from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag, ShardState
 from firmware.shard.gap import shard_gap_begin
+from firmware.shard.lose import shard_lose
 from tests.support.lab import Lab
 from tests.support.listeners import ROUTINES, Listeners
+from tests.support.publisher import NOW, REGIONS, Publisher
 from tests.support.states import session_fields, shard_fields
 
 LAB = Lab(*ROUTINES, events_part, shard_gap_begin, slots=1)
+PUBLISHES = Lab(shard_lose, extra=REGIONS)
 ESTABLISHED, VALID = ShardFlag.ESTABLISHED, ShardFlag.SEQ_VALID
 
 
@@ -28,7 +33,7 @@ class Lost(Listeners):
         self.subscribe(0)
         self.shard = LAB.view(ShardContext, LAB.shard(wipe=False))
         self.shard.flags, self.shard.failure_flags = flags, failure_flags
-        self.shard.evidence.sequence = sequence
+        self.shard.sequence = sequence
         self.shard.evidence.sequence_valid = known
         self.shard.session_ptr = self.shard.session.address_
         self.shard.session.valid = valid
@@ -46,7 +51,7 @@ def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence,
     lost = Lost(sequence=sequence, known=known)
     assert lost.lose() == [(Notice.NEW_SESSION, (None, 0)), (Notice.GAP, (first, None))]
     # The next attempts fail, too: the gap is the same one, and its start stays.
-    lost.shard.evidence.sequence = 2**32 - 1
+    lost.shard.sequence = 2**32 - 1
     assert lost.lose() == []
     assert lost.shard.events.gap_first == (2**32 - 1 if first is None else first)
 
@@ -55,6 +60,21 @@ def test_a_hole_of_the_replay_before_is_where_the_gap_begins():
     lost = Lost(sequence=60)
     lost.shard.hole_first, lost.shard.hole_last = 42, 50
     assert lost.lose()[1] == (Notice.GAP, (42, None))
+
+
+def test_a_gap_at_the_first_loss_begins_behind_what_the_stream_has_acknowledged():
+    """What was read since is given up when the stream does not take it, and nobody repeats it."""
+    node = Publisher(PUBLISHES)
+    PUBLISHES.g(PERMITS).max_concurrency = 1
+    shard = node.shard()
+    shard.flags, shard.sequence, shard.gateway.seq_acked = ESTABLISHED | VALID, 140, 100
+    shard.state, shard.connected_at = ShardState.READY, NOW - 1
+    shard.failure, shard.failure_flags = End.INVALID_SESSION, FailureFlag.RESET_SESSION
+    shard.session_ptr, shard.session.valid = shard.session.address_, 1
+    PUBLISHES.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard.address_)
+    assert (shard.session.valid, shard.evidence.sequence) == (0, 140)
+    assert shard.events.gap_first == 101
+    assert b'{"t":"SHARDFW_GAP","s":100,"first":101,"second":null}' in node.queued()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +117,7 @@ def test_gap_any_state_matches_the_model(fields, session, sequence, open_, told,
         setattr(lost.shard, name, value)
     for name, value in session.items():
         setattr(lost.shard.session, name, value)
-    lost.shard.evidence.sequence, lost.shard.events.gap_open = sequence, told
+    lost.shard.sequence, lost.shard.events.gap_open = sequence, told
     lost.shard.hole_first, lost.shard.evidence.sequence_valid = hole, known
     if open_:
         lost.call(events_begin, shard=lost.shard.address_)
