@@ -4,6 +4,7 @@ from firmware.abi import CALLER_SAVED
 from firmware.errors import Layer, site
 from firmware.failure import shard_fail
 from firmware.layouts.config import CONFIG, ConfigBlob
+from firmware.layouts.events import EventStream, Stuck
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, LEASE, NETWORK, Clock, CoreState, Lease, Network, core
 from firmware.layouts.policy import STARTUP, OnLimit, Startup
@@ -238,6 +239,7 @@ def shard_ask_permit(a: Asm, shard: ShardContext) -> None:
     writes=[
         ShardContext.phase,
         ShardContext.connection,
+        EventStream.stuck,
         ShardContext.attempt_started,
         ShardContext.attempt_deadline,
         TcpContext.remote_ip,
@@ -307,7 +309,9 @@ def shard_dial(a: Asm, shard: ShardContext) -> None:
         a.call(tcp_connect)
         a.j(C, refused)
         a.mov(shard.phase, Phase.TCP)
+        # A publication of the connection before that failed since is repeated by this one.
         a.inc(shard.connection)
+        a.mov(shard.events.stuck, Stuck.NO)
         a.mov(EDX, shard.flags)
         a.shr(EDX, ShardFlag.ESTABLISHED.bit_length() - 1)
         a.and_(EDX, 1)

@@ -23,6 +23,7 @@ from emulator.models.tls.prepare import tls_prepare
 from emulator.models.tls.transport import tls_abort
 from emulator.models.websocket.request import ws_base
 from firmware.layouts.config import CONFIG
+from firmware.layouts.events import Stuck
 from firmware.layouts.log import SHARD_ATTEMPT
 from firmware.layouts.node import CLOCK, CORE, LEASE, NETWORK
 from firmware.layouts.policy import STARTUP, OnLimit
@@ -125,6 +126,7 @@ def shard_dial(w: World, shard: int) -> None:
         return
     context.phase = Phase.TCP
     context.connection += 1
+    context.events.stuck = Stuck.NO
     established = int(bool(context.flags & ShardFlag.ESTABLISHED))
     again, tcp = int(shard_is_resumable(w, shard)), context.tcp
     log_write(w, shard, SHARD_ATTEMPT, established, again, tcp.remote_ip, tcp.remote_port)

@@ -3,6 +3,7 @@
 import pytest
 
 from firmware.layouts.config import CONFIG
+from firmware.layouts.events import Stuck
 from firmware.layouts.node import CLOCK, LEASE, NETWORK
 from firmware.layouts.permit import PERMITS
 from firmware.layouts.plan import Leaving
@@ -150,6 +151,17 @@ def test_tick_a_shard_that_asked_for_the_address_waits_for_its_permit_until_the_
     own = flags == ShardFlag.ESTABLISHED
     end = START + 50 * MS if own else LAB.g(STARTUP).deadline
     assert (other.phase, other.attempt_deadline) == (Phase.PERMIT, end)
+
+
+@pytest.mark.parametrize("stuck", Stuck)
+def test_tick_a_new_connection_does_not_end_for_what_failed_before_it(stuck):
+    """A publication may be found overdue when its connection is gone already."""
+    node = Node()
+    context = node.shards[0]
+    context.connection, context.events.stuck, context.events.stuck_at = 3, stuck, START
+    node.tick()
+    assert (context.phase, context.connection) == (Phase.TCP, 4)
+    assert context.events.stuck == Stuck.NO
 
 
 def test_tick_resumable_shard_needs_no_permit():
