@@ -231,7 +231,7 @@ def bus_verb(a: Asm, line: Reg64, length: Reg32) -> None:
         Out(RDI, "the line"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[BusLink.state],
+    reads=[BusLink.state, BusLink.skip],
     writes=[BusLink.asked],
     calls=[
         bus_line,
@@ -253,6 +253,9 @@ def bus_lines(a: Asm, link: BusLink, shard: ShardContext) -> None:
         a.label, ("none", "unknown", "unexpected", "failed", "done", "message")
     )
     handlers = {v: a.label(v.name) for v in (Verb.PING, Verb.PONG, Verb.INFO, Verb.ERR)}
+    # What is left of a message is anybody's words, and goes by before the next line.
+    a.cmp(link.skip, 0)
+    a.j(NE, none)
     with a.loop() as lines:
         a.mov(EAX, link.state)
         a.cmp(EAX, LinkState.INFO)

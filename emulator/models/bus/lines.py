@@ -108,9 +108,9 @@ def _handle(w: World, link: int, shard: int, verb: Verb, rest: int, end: int) ->
 
 @model
 def bus_lines(w: World, link: int, shard: int) -> tuple[int, int, int, int]:
-    """Line by line, as long as lines may come."""
+    """Line by line, as long as lines may come; none in a message that is stepped over."""
     bus = w.view(BusLink, link)
-    while bus.state in (LinkState.INFO, LinkState.HELLO, LinkState.UP):
+    while not bus.skip and bus.state in (LinkState.INFO, LinkState.HELLO, LinkState.UP):
         missing, line, size = bus_line(w, link, shard)
         if missing:
             break

@@ -288,6 +288,21 @@ class TestUp:
         tick()
         assert BENCH.queued() == b"PONG\r\n"
 
+    @pytest.mark.parametrize(
+        "text", [b"PING\r\n", b"-ERR 'Stale Connection'\r\n", b"any words\r\n"]
+    )
+    def test_what_is_left_of_a_message_is_no_line(self, text):
+        logged_in()
+        server(payload=text)
+        BENCH.link.skip = len(text) + 2
+        tick()
+        assert (BENCH.link.state, BENCH.link.skip, BENCH.queued()) == (
+            LinkState.UP,
+            len(text) + 2,
+            b"",
+        )
+        assert BENCH.tcp.ring_ready == len(text)
+
     def test_a_ping_that_finds_no_room_is_answered_later(self):
         logged_in()
         server(payload=b"PING\r\n")
