@@ -24,7 +24,6 @@ from firmware.tcp.timers import tcp_tick
 from toolchain.asm import (
     EAX,
     ECX,
-    EDI,
     EDX,
     NE,
     R8,
@@ -43,7 +42,6 @@ from toolchain.asm import (
     E,
     In,
     Out,
-    Reg32,
     Z,
     routine,
 )
@@ -147,33 +145,6 @@ def bus_next(a: Asm, link: BusLink, shard: ShardContext) -> None:
     with a.if_(NE):
         a.call(bus_defect)
         a.mov(EAX, BusKind.NONE)
-    a.ret()
-
-
-@routine(
-    inputs=[In(EDI, int, "LinkName: which link")],
-    clobbers=CALLER_SAVED,
-    reads=[FleetConfig.magic, BusLink.context],
-    calls=[bus_next],
-    saves=[RBX, RBP],
-    source="firmware/docs/bus.md#messages",
-)
-def bus_discard(a: Asm, index: Reg32) -> None:
-    """Read a link whose messages nobody wants, so that it stays alive."""
-    link, none = BusLink.at(RBP), a.label("none")
-    a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
-    a.j(NE, none)
-    a.imul(EAX, index, BusLink.SIZE)
-    a.lea(RBP, BUS.it.links.address)
-    a.add(RBP, RAX)
-    a.mov(RBX, link.context)
-    a.test(RBX, RBX)
-    a.j(Z, none)
-    with a.loop() as messages:
-        a.call(bus_next)
-        a.test(EAX, EAX)
-        a.again(NE, messages)
-    a.place(none)
     a.ret()
 
 

@@ -6,9 +6,8 @@ until it is whole.
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
-from firmware.bus.messages import bus_done
 from firmware.bus.send import bus_close, bus_open
-from firmware.bus.turn import bus_discard, bus_next
+from firmware.bus.turn import bus_next
 from firmware.events.acks import entry_at, outbox_answer, outbox_overdue
 from firmware.layouts.bus import (
     BUS,
@@ -41,7 +40,6 @@ from toolchain.asm import (
     BE,
     EAX,
     ECX,
-    EDI,
     EDX,
     ESI,
     NE,
@@ -69,6 +67,14 @@ PIECE = 2048
 """Bytes that go to the link at once: head and tag of a record do not count then."""
 ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
 OUT = OUTBOX.it
+
+
+def data(a: Asm) -> BusLink:
+    """RBP, RBX := the link DATA and its workspace."""
+    link = BusLink.at(RBP)
+    a.lea(RBP, BUS.it.links.m8(DATA * BusLink.SIZE))
+    a.mov(RBX, link.context)
+    return link
 
 
 @routine(
@@ -143,6 +149,7 @@ def outbox_again(a: Asm, link: BusLink) -> None:
     clobbers=[RCX, RDX],
     reads=[
         BusLink.midway,
+        BusLink.wanted,
         CoreState.now,
         Outbox.again_at,
         Outbox.sent,
@@ -151,20 +158,30 @@ def outbox_again(a: Asm, link: BusLink) -> None:
         OutboxEntry.end,
     ],
     calls=[outbox_again],
-    source="firmware/docs/events.md#refusals",
+    source="firmware/docs/events.md#refusals; firmware/docs/events.md#links",
 )
 def outbox_limit(a: Asm, link: BusLink) -> None:
-    """Let what has begun end after a refusal, then nothing until it is time to go back."""
+    """Let what has begun end when somebody waits for a gap, or after a refusal.
+
+    Then nothing leaves until he was heard, or until it is time to go back.
+    """
+    whole = a.label("whole")
     with a.block() as plain:
         a.mov(RCX, OUT.again_at)
+        a.cmp(link.wanted, 0)
+        a.j(NE, whole)
         a.test(RCX, RCX)
         a.leave(Z, plain)
+        a.place(whole)
         a.cmp(link.midway, 0)
         with a.if_(NE):
             a.mov(ECX, OUT.sending)
             a.mov(RAX, entry_at(a).end)
             a.ret()
         a.mov(RAX, OUT.sent)
+        a.cmp(link.wanted, 0)
+        with a.if_(NE):
+            a.ret()
         a.cmp(RCX, core.now)
         with a.if_(A):
             a.ret()
@@ -316,42 +333,50 @@ def outbox_leave(a: Asm, link: BusLink, shard: ShardContext) -> None:
 
 
 @routine(
+    outputs=[Out(EAX, "BusKind: MESSAGE = one is in BUS_IN that is no answer of the stream")],
+    clobbers=CALLER_SAVED,
+    reads=[Outbox.base, BusLink.context, BusMessage.sid],
+    calls=[bus_next, outbox_answer],
+    saves=[RBX, RBP],
+    source="firmware/docs/events.md#links",
+)
+def publish_next(a: Asm) -> None:
+    """Take the stream's answers, up to the first message that is somebody else's."""
+    none = a.label("none")
+    data(a)
+    a.xor(EAX, EAX)
+    a.test(RBX, RBX)
+    a.j(Z, none)
+    with a.loop() as messages:
+        a.call(bus_next)
+        a.cmp(EAX, BusKind.NONE)
+        a.j(E, none)
+        a.cmp(BUS_IN.it.sid, INBOX_SID)
+        a.leave(NE, messages)
+        a.cmp(OUT.base, 0)
+        a.again(E, messages)
+        a.call(outbox_answer)
+        a.jmp(messages.top)
+    a.mov(EAX, BusKind.MESSAGE)
+    a.place(none)
+    a.ret()
+
+
+@routine(
     outputs=[Out(RAX, "TSC when it wants to be called again; all ones = nothing waits")],
     clobbers=CALLER_SAVED,
-    reads=[Outbox.base, Outbox.again_at, CoreState.now, BusLink.context, BusMessage.sid],
-    calls=[
-        bus_discard,
-        bus_next,
-        bus_done,
-        outbox_answer,
-        outbox_overdue,
-        outbox_send,
-        outbox_leave,
-    ],
+    reads=[Outbox.base, Outbox.again_at, CoreState.now, BusLink.context],
+    calls=[outbox_overdue, outbox_send, outbox_leave],
     saves=[RBX, RBP, R12],
     source="firmware/docs/events.md#links",
 )
 def publish_tick(a: Asm) -> None:
-    """Take the stream's answers, give up what is overdue, send what waits, or leave the server."""
-    link = BusLink.at(RBP)
+    """Give up what is overdue, send what waits, or leave the server."""
     a.cmp(OUT.base, 0)
     with a.if_(E):
-        a.mov(EDI, DATA)
-        a.call(bus_discard)
         a.mov(RAX, -1)
         a.ret()
-    a.lea(RBP, BUS.it.links.address)
-    a.add(RBP, DATA * BusLink.SIZE)
-    a.mov(RBX, link.context)
-    with a.loop() as messages:
-        a.call(bus_next)
-        a.cmp(EAX, BusKind.NONE)
-        a.leave(E, messages)
-        a.cmp(BUS_IN.it.sid, INBOX_SID)
-        with a.if_(E):
-            a.call(outbox_answer)
-        a.call(bus_done)
-        a.jmp(messages.top)
+    data(a)
     a.call(outbox_overdue)
     a.mov(R12, RAX)
     a.call(outbox_send)

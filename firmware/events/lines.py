@@ -80,6 +80,7 @@ def line_measure(a: Asm) -> None:
         BusLink.context,
         BusLink.state,
         BusLink.midway,
+        BusLink.wanted,
         LogState.head,
         LogOnBus.told,
         RING,
@@ -101,6 +102,9 @@ def lines_publish(a: Asm) -> None:
     a.cmp(link.state, LinkState.UP)
     a.jne(out)
     a.cmp(link.midway, 0)
+    a.jne(out)
+    # Answers need more room, and would wait for ever.
+    a.cmp(link.wanted, 0)
     a.jne(out)
     a.mov(RBX, link.context)
     a.mov(R13D, LINES_PER_TURN)

@@ -22,7 +22,6 @@ from firmware.layouts.enrol import ENROL, Enrol, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
     LOOK_MS,
-    WATCH_SID,
     WATCH_TEXT_MAX,
     Fleet,
     FleetKind,
@@ -122,8 +121,8 @@ def watch_open(a: Asm) -> None:
     source="firmware/docs/fleet.md#messages",
 )
 def fleet_next(a: Asm) -> None:
-    """Deal with what came on the control link up to the first message that is the node's."""
-    inbox, message, none = a.label("inbox"), a.label("message"), a.label("none")
+    """Deal with what came on the control link up to the first answer that is the node's."""
+    inbox, none = a.label("inbox"), a.label("none")
     with a.loop() as messages:
         control(a)
         a.call(bus_next)
@@ -132,8 +131,6 @@ def fleet_next(a: Asm) -> None:
         a.mov(EAX, BUS_IN.it.sid)
         a.cmp(EAX, INBOX_SID)
         a.j(E, inbox)
-        a.cmp(EAX, WATCH_SID)
-        a.j(B, message)
         # What an earlier watch still delivers is no evidence.
         a.cmp(EAX, FLEET.it.watch_sid)
         a.again(NE, messages)
@@ -158,9 +155,6 @@ def fleet_next(a: Asm) -> None:
         a.call(enrol_input)
         a.again(NC, messages)
     a.mov(EAX, FleetKind.REPLY)
-    a.ret()
-    a.place(message)
-    a.mov(EAX, FleetKind.MESSAGE)
     a.ret()
     a.place(none)
     a.xor(EAX, EAX)

@@ -27,7 +27,7 @@ from toolchain.layout.data import constant
 
 
 class LinkName(enum.IntEnum):
-    """What a link carries: leases, tickets, sessions and commands; events and logs."""
+    """What a link carries: leases, tickets and sessions; events, logs and commands."""
 
     CONTROL = 0
     DATA = 1
@@ -148,6 +148,7 @@ class BusLink(Struct):
     tls_required = u8(0xB9, "server: 1 = it talks to nobody without TLS")
     tls_available = u8(0xBA, "server: 1 = it can do TLS")
     headers = u8(0xBB, "server: 1 = messages may have headers")
+    wanted = u8(0xBC, "1 = somebody waits for a gap: no publication begins before")
     pong_owed = u8(0xBD, "1 = a PING is not answered yet, for want of room")
     asked = u8(0xBE, "1 = our PING is not answered yet")
     midway = u8(0xBF, "1 = a message of ours has left in part: nothing else may be said")

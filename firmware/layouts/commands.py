@@ -14,8 +14,10 @@ COMMAND_LINE_MAX = 128
 """Bytes of SUB or UNSUB with the longest names and numbers, and of an answer without its subject."""
 OP_RESTART = 0xFF
 """`"op":"restart"`: the shard closes with 4000 and resumes."""
-ANSWER_RESERVE = 4 * 1024
-"""Bytes of CONTROL's send buffer that answers leave to renewals."""
+ANSWER_RESERVE = 3 * 1024
+"""Bytes of DATA's send buffer that answers leave to events."""
+ANSWERS_BYTES = 4 * 1024
+"""Bytes of answers that wait for the link to have nothing half said, and room."""
 RESTART_PACE_MS = 10_000
 """A shard that is asked to restart has been connected for so long at least."""
 REPLY_PREFIXES = (b"_INBOX", b"_R_.")
@@ -39,12 +41,17 @@ COMMAND_RESTART = site(Layer.NODE, 1, "command_restart", "a command asked for a 
 class Commands(Struct):
     """What is subscribed, and how much was asked."""
 
-    SIZE = 0x20 + 4 * SHARDS_MAX
-    ups = u32(0x00, "BusLink.ups of CONTROL that the subscriptions belong to")
+    SIZE = 0x20 + 4 * SHARDS_MAX + ANSWERS_BYTES
+    ups = u32(0x00, "BusLink.ups of DATA that the subscriptions belong to")
     changed = u32(0x04, "1 = rows came or went since they were looked at")
     taken = u64(0x08, "commands that were carried out")
     refused = u64(0x10, "commands that were refused")
+    answers_sent = u32(0x18, "bytes of `answers` that have left")
+    answers_end = u32(0x1C, "bytes of `answers` that are in use")
     shards = bytes_(0x20, 4 * SHARDS_MAX, "by row: the subscribed shard + 1; 0 = none", align=8)
+    answers = bytes_(
+        0x20 + 4 * SHARDS_MAX, ANSWERS_BYTES, "to be sent: the length of each (u32), then its text"
+    )
 
 
 COMMANDS = Global("commands", Commands, "commands over the bus", align=64)

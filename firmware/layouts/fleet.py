@@ -180,8 +180,6 @@ class FleetKind(enum.IntEnum):
     NONE = 0
     REPLY = 1
     """An answer to a request that is not the fleet's; its number is `BusMessage.inbox`."""
-    MESSAGE = 2
-    """A message of a subscription that is not the fleet's: `BusMessage.sid`."""
 
 
 class SlotView(Struct):

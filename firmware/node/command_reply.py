@@ -2,15 +2,18 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open
-from firmware.fleet.cas import control
 from firmware.layouts.bus import BUS_IN, BUS_LINE, BusLink, BusMessage
 from firmware.layouts.commands import (
     ANSWER_RESERVE,
+    ANSWERS_BYTES,
     COMMAND_LINE_MAX,
+    COMMANDS,
     ERRORS,
     REPLY_PREFIXES,
+    Commands,
 )
 from firmware.layouts.send import SendResult
+from firmware.layouts.shard import ShardContext
 from firmware.layouts.text import TEXT_IN, TEXT_OUT
 from firmware.text import put, put_decimal
 from toolchain.asm import (
@@ -31,6 +34,7 @@ from toolchain.asm import (
     RCX,
     RDI,
     RSI,
+    A,
     Asm,
     B,
     C,
@@ -61,6 +65,8 @@ LIMITED = constant(
     "command_limited", b'{"ok":false,"err":"rate_limited","retry_after_ms":', "refused for now"
 )
 COMPUTED = Region("nothing", "LEA only computes")
+LENGTH_BYTES = 4
+"""Before each answer that waits."""
 
 
 @routine(
@@ -69,28 +75,28 @@ COMPUTED = Region("nothing", "LEA only computes")
         In(ECX, int, "milliseconds to wait when RATE_LIMITED"),
     ],
     clobbers=CALLER_SAVED,
-    reads=[BusLink.context, BusMessage.reply, BusMessage.reply_len, TEXT_IN],
-    writes=[TEXT_OUT],
-    calls=[bus_open, bus_close, put_decimal],
-    saves=[RBX, RBP, R12, R13, R14],
+    reads=[BusMessage.reply, BusMessage.reply_len, Commands.answers_end, TEXT_IN],
+    writes=[Commands.answers_end, Commands.answers, TEXT_OUT],
+    calls=[put_decimal],
+    saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#commands",
 )
 def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
-    """Answer the message in hand; who asked for none, or when there is little room, hears nothing."""
+    """Lay an answer down to the message in hand; who asked for none, or when too many wait, hears nothing."""
     out, written = a.label("out"), a.label("written")
     a.mov(R12D, result)
     a.mov(R13D, wait)
     a.cmp(BUS_IN.it.reply_len, 0)
     a.je(out)
-    control(a)
-    a.mov(ECX, BUS_IN.it.reply_len)
-    a.add(ECX, 2 * COMMAND_LINE_MAX + ANSWER_RESERVE)
-    a.call(bus_open)
-    a.j(C, out)
-    # The text first, further on: the line tells its length.
-    a.mov(R14, RDI)
     a.mov(EAX, BUS_IN.it.reply_len)
-    a.lea(RDI, mem8(RDI, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
+    a.mov(ECX, COMMANDS.it.answers_end)
+    a.lea(EDX, mem8(RCX, 2 * COMMAND_LINE_MAX, index=RAX, ref=COMPUTED))
+    a.cmp(EDX, ANSWERS_BYTES)
+    a.j(A, out)
+    # The text first, further on: the line tells its length.
+    a.lea(R14, COMMANDS.it.answers.address)
+    a.lea(R14, mem8(R14, LENGTH_BYTES, index=RCX, ref=COMPUTED))
+    a.lea(RDI, mem8(R14, COMMAND_LINE_MAX, index=RAX, ref=TEXT_OUT))
     for code, text in REFUSALS.items():  # unrolled: four texts
         a.cmp(R12D, code)
         with a.if_(E):
@@ -128,8 +134,51 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
     a.rep_movsb()
     a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
     a.add(RDI, 2)
-    a.call(bus_close)
+    a.sub(RDI, R14)
+    a.mov(mem32(R14, -LENGTH_BYTES, ref=TEXT_OUT), EDI)
+    a.add(EDI, LENGTH_BYTES)
+    a.add(COMMANDS.it.answers_end, EDI)
     a.place(out)
+    a.ret()
+
+
+@routine(
+    inputs=[
+        In(RBP, BusLink, "the link DATA, UP, with nothing half said"),
+        In(RBX, ShardContext, "its workspace"),
+    ],
+    outputs=[Out(CF, "1 = some still wait for room")],
+    clobbers=CALLER_SAVED,
+    reads=[Commands.answers, Commands.answers_sent, Commands.answers_end, TEXT_IN],
+    writes=[Commands.answers_sent, Commands.answers_end, TEXT_OUT],
+    calls=[bus_open, bus_close],
+    saves=[R12, R13],
+    source="firmware/docs/fleet.md#commands",
+)
+def answers_send(a: Asm, link: BusLink, workspace: ShardContext) -> None:
+    """Send the answers that wait, oldest first, as far as there is room."""
+    full = a.label("full")
+    with a.loop() as answers:
+        a.mov(EAX, COMMANDS.it.answers_sent)
+        a.cmp(EAX, COMMANDS.it.answers_end)
+        a.leave(E, answers)
+        a.lea(R13, COMMANDS.it.answers.address)
+        a.add(R13, RAX)
+        a.mov(R12D, mem32(R13, ref=TEXT_IN))
+        a.lea(ECX, mem8(R12, ANSWER_RESERVE, ref=COMPUTED))
+        a.call(bus_open)
+        a.j(C, full)
+        a.lea(RSI, mem8(R13, LENGTH_BYTES, ref=TEXT_IN))
+        a.mov(ECX, R12D)
+        a.rep_movsb()
+        a.call(bus_close)
+        a.add(R12D, LENGTH_BYTES)
+        a.add(COMMANDS.it.answers_sent, R12D)
+        a.jmp(answers.top)
+    a.mov(COMMANDS.it.answers_sent, 0)
+    a.mov(COMMANDS.it.answers_end, 0)
+    a.clc()
+    a.place(full)
     a.ret()
 
 

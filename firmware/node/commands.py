@@ -2,8 +2,8 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open
+from firmware.events.deliver import data
 from firmware.failure import shard_fail
-from firmware.fleet.cas import control
 from firmware.gateway.submit import gateway_submit
 from firmware.layouts.bus import BUS_IN, BusLink, BusMessage, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
@@ -23,7 +23,7 @@ from firmware.layouts.send import SendResult
 from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.layouts.text import TEXT_OUT
 from firmware.limits import SHARDS_MAX
-from firmware.node.command_reply import command_answer, command_reply_judge
+from firmware.node.command_reply import answers_send, command_answer, command_reply_judge
 from firmware.node.command_text import command_parse
 from firmware.node.slots import slot_wake
 from firmware.text import put, put_decimal
@@ -34,6 +34,7 @@ from toolchain.asm import (
     EBX,
     ECX,
     EDX,
+    NC,
     NE,
     NZ,
     R8D,
@@ -42,6 +43,7 @@ from toolchain.asm import (
     R12D,
     R13,
     R13D,
+    R14,
     RAX,
     RBP,
     RBX,
@@ -74,7 +76,7 @@ ROWS = COMMANDS.it.shards
 
 @routine(
     inputs=[
-        In(RBP, BusLink, "the control link, UP"),
+        In(RBP, BusLink, "the link DATA, UP, with nothing half said"),
         In(RBX, ShardContext, "its workspace"),
         In(R12D, int, "row of the scheduler's table"),
         In(R13D, int, "the shard that it holds + 1; 0 = none of a fleet"),
@@ -132,40 +134,63 @@ def command_subscribe(
         BusLink.context,
         BusLink.state,
         BusLink.ups,
+        BusLink.midway,
+        BusLink.sent,
         Commands.ups,
         Commands.changed,
         Commands.shards,
+        Commands.answers_end,
         CoreState.slots_used,
         Slot.flags,
         Slot.context,
         ShardContext.held,
         ShardContext.shard_id,
     ],
-    writes=[Commands.ups, Commands.changed, Commands.shards],
-    calls=[command_subscribe],
-    saves=[RBX, RBP, R12, R13],
+    writes=[
+        BusLink.wanted,
+        Commands.ups,
+        Commands.changed,
+        Commands.shards,
+        Commands.answers_sent,
+        Commands.answers_end,
+    ],
+    calls=[command_subscribe, answers_send],
+    saves=[RBX, RBP, R12, R13, R14],
     source="firmware/docs/fleet.md#commands",
 )
 def commands_tick(a: Asm) -> None:
-    """Keep the subscriptions as the rows are: looked at when a row or the connection is another one."""
+    """Keep the subscriptions as the rows are, and send answers, in a gap between publications.
+
+    Rows are looked at when one of them or the connection is another one.
+    """
     row, shard, out = Slot.at(RAX), ShardContext.at(RCX), a.label("out")
+    late, answers = a.label("late"), a.label("answers")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     a.jne(out)
-    link = control(a)
+    link = data(a)
     a.cmp(link.state, LinkState.UP)
     a.jne(out)
+    a.mov(link.wanted, 0)
+    a.mov(R14, link.sent)
     a.mov(EAX, link.ups)
     a.cmp(EAX, COMMANDS.it.ups)
     with a.if_(NE):
-        # Another connection knows no subscription.
+        # Another connection knows no subscription, and may not answer what this one brought.
         a.mov(COMMANDS.it.ups, EAX)
+        a.mov(COMMANDS.it.answers_sent, 0)
+        a.mov(COMMANDS.it.answers_end, 0)
         a.lea(RDI, ROWS.address)
         a.mov(ECX, Commands.shards.size // 8)
         a.xor(EAX, EAX)
         a.rep_stosq()
         a.mov(COMMANDS.it.changed, 1)
+    a.mov(EAX, COMMANDS.it.changed)
+    a.or_(EAX, COMMANDS.it.answers_end)
+    a.jz(out)
+    a.cmp(link.midway, 0)
+    a.j(NE, late)
     a.cmp(COMMANDS.it.changed, 0)
-    a.je(out)
+    a.j(E, answers)
     a.xor(R12D, R12D)
     with a.loop() as rows:
         a.cmp(R12D, core.slots_used)
@@ -188,10 +213,18 @@ def commands_tick(a: Asm) -> None:
             a.cmp(Commands.at(RAX).shards.m32(index=R12, scale=4), R13D)
             a.leave(E, same)
             a.call(command_subscribe)
-            a.j(C, out)
+            a.j(C, late)
         a.inc(R12D)
         a.jmp(rows.top)
     a.mov(COMMANDS.it.changed, 0)
+    a.place(answers)
+    a.call(answers_send)
+    a.j(NC, out)
+    # Who was heard in this turn leaves the next gap to the events.
+    a.place(late)
+    a.cmp(R14, link.sent)
+    with a.if_(E):
+        a.mov(link.wanted, 1)
     a.place(out)
     a.ret()
 

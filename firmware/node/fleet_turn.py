@@ -1,16 +1,16 @@
 """What a turn does for the fleet: messages, leases, the shards of held slots, their commands."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.events.deliver import publish_next
 from firmware.fleet.turn import fleet_next, fleet_tick
 from firmware.layouts.bus import BUS, CONTROL, BusLink
 from firmware.layouts.clock import NEVER
-from firmware.layouts.fleet import FleetKind
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.node.commands import command_take, commands_tick
 from firmware.node.handover import handover_tick
 from firmware.node.handover_answer import handover_answer
 from firmware.node.owning import owning_guard, owning_tick
-from toolchain.asm import EAX, NE, R12, RAX, A, Asm, E, Out, Z, routine
+from toolchain.asm import EAX, NE, R12, RAX, A, Asm, Out, Z, routine
 
 
 @routine(
@@ -20,6 +20,7 @@ from toolchain.asm import EAX, NE, R12, RAX, A, Asm, E, Out, Z, routine
     calls=[
         fleet_next,
         fleet_tick,
+        publish_next,
         command_take,
         commands_tick,
         handover_answer,
@@ -31,7 +32,7 @@ from toolchain.asm import EAX, NE, R12, RAX, A, Asm, E, Out, Z, routine
     source="firmware/docs/fleet.md#turn",
 )
 def fleet_turn(a: Asm) -> None:
-    """Take every message of the control link, then let leases, shards and subscriptions follow."""
+    """Take every message of the control link, then of DATA; leases, shards and subscriptions follow."""
     none = a.label("none")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     with a.if_(NE):
@@ -46,10 +47,6 @@ def fleet_turn(a: Asm) -> None:
         a.call(fleet_next)
         a.test(EAX, EAX)
         a.leave(Z, messages)
-        a.cmp(EAX, FleetKind.MESSAGE)
-        with a.if_(E):
-            a.call(command_take)
-            a.jmp(messages.top)
         a.call(handover_answer)
         a.jmp(messages.top)
     a.call(fleet_tick)
@@ -57,6 +54,13 @@ def fleet_turn(a: Asm) -> None:
     # A slot may have been lost to somebody else just now.
     a.call(owning_guard)
     a.call(owning_tick)
+    # What anybody may publish comes on the other link, and after the leases.
+    with a.loop() as asked:
+        a.call(publish_next)
+        a.test(EAX, EAX)
+        a.leave(Z, asked)
+        a.call(command_take)
+        a.jmp(asked.top)
     a.call(commands_tick)
     a.call(handover_tick)
     a.cmp(RAX, R12)

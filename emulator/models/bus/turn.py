@@ -58,15 +58,6 @@ def bus_next(w: World, link: int, shard: int) -> int:
     return _guarded(w, shard, lambda: bus_take(w, link, shard), BusKind.NONE)
 
 
-@model
-def bus_discard(w: World, index: int) -> None:
-    """All that is whole."""
-    link = w.g(BUS).links[index]
-    if w.g(FLEET_CONFIG).magic == FLEET_MAGIC and link.context:
-        while bus_next(w, link.address_, link.context):
-            pass
-
-
 def _links(w: World, each: Callable[[World, int, int], int]) -> int:
     soonest = NEVER
     if w.g(FLEET_CONFIG).magic == FLEET_MAGIC:

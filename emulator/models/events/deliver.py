@@ -2,9 +2,8 @@
 
 from emulator.effects import World, model
 from emulator.models.bus.link import bus_fail
-from emulator.models.bus.messages import bus_done
 from emulator.models.bus.send import bus_close, bus_open
-from emulator.models.bus.turn import bus_discard, bus_next
+from emulator.models.bus.turn import bus_next
 from emulator.models.events.acks import outbox_answer, outbox_overdue
 from emulator.models.events.outbox import entry
 from firmware.layouts.bus import BUS, BUS_IN, DATA, INBOX_SID, BusKind, BusLink, LinkState
@@ -43,12 +42,12 @@ def outbox_again(w: World, link: int) -> None:
 
 @model
 def outbox_limit(w: World, link: int) -> int:
-    """All, or after a refusal the end of what has begun."""
-    box = w.g(OUTBOX)
-    if box.again_at:
-        if w.view(BusLink, link).midway:
+    """All; after a refusal, or where somebody waits for a gap, the end of what has begun."""
+    box, row = w.g(OUTBOX), w.view(BusLink, link)
+    if row.wanted or box.again_at:
+        if row.midway:
             return int(entry(w, box.sending).end)
-        if box.again_at > w.g(CORE).now:
+        if row.wanted or box.again_at > w.g(CORE).now:
             return int(box.sent)
         outbox_again(w, link)
     return int(box.end)
@@ -99,16 +98,23 @@ def outbox_leave(w: World, link: int, shard: int) -> int:
 
 
 @model
+def publish_next(w: World) -> int:
+    """What is in the inbox is the stream's; without an outbox nobody's."""
+    link = w.g(BUS).links[DATA]
+    while link.context and bus_next(w, link.address_, link.context) != BusKind.NONE:
+        if w.g(BUS_IN).sid != INBOX_SID:
+            return BusKind.MESSAGE
+        if w.g(OUTBOX).base:
+            outbox_answer(w)
+    return BusKind.NONE
+
+
+@model
 def publish_tick(w: World) -> int:
-    """Answers first: they make room."""
+    """What is overdue goes first: it makes room."""
     if not w.g(OUTBOX).base:
-        bus_discard(w, DATA)
         return NEVER
     link = w.g(BUS).links[DATA]
-    while bus_next(w, link.address_, link.context) != BusKind.NONE:
-        if w.g(BUS_IN).sid == INBOX_SID:
-            outbox_answer(w)
-        bus_done(w, link.address_, link.context)
     due = outbox_overdue(w)
     outbox_send(w, link.address_, link.context)
     due = min(due, outbox_leave(w, link.address_, link.context))

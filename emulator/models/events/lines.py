@@ -31,7 +31,7 @@ def lines_publish(w: World) -> None:
     link = bus.links[DATA]
     if config.magic != FLEET_MAGIC or bus.enrolling:
         return
-    if link.state != LinkState.UP or link.midway:
+    if link.state != LinkState.UP or link.midway or link.wanted:
         return
     for _ in range(LINES_PER_TURN):
         waiting = w.g(LOG).head - told.told

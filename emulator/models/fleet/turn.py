@@ -21,7 +21,6 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import (
     FLEET,
-    WATCH_SID,
     WATCH_TEXT_MAX,
     FleetKind,
     HeldPhase,
@@ -66,8 +65,6 @@ def fleet_next(w: World) -> int:
                 watch_answered(w)
             elif all(answered(w, message.inbox) for answered in ANSWERS) and enrol_input(w):
                 return FleetKind.REPLY
-        elif message.sid < WATCH_SID:
-            return FleetKind.MESSAGE
         elif message.sid == fleet.watch_sid and fleet.watch != WatchState.OFF:
             watch_heard(w)
     return FleetKind.NONE

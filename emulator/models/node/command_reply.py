@@ -3,10 +3,12 @@
 from emulator.effects import World, model
 from emulator.models.bus.send import bus_close, bus_open
 from emulator.models.text import put_decimal
-from firmware.layouts.bus import BUS, BUS_IN, CONTROL
+from firmware.layouts.bus import BUS_IN
 from firmware.layouts.commands import (
     ANSWER_RESERVE,
+    ANSWERS_BYTES,
     COMMAND_LINE_MAX,
+    COMMANDS,
     ERRORS,
     REPLY_PREFIXES,
 )
@@ -26,14 +28,12 @@ def put_words(w: World, at: int, *parts: bytes | int) -> int:
 
 @model
 def command_answer(w: World, result: int, wait: int) -> None:
-    """PUB to whoever asked, with what it says laid down first."""
-    message, link = w.g(BUS_IN), w.g(BUS).links[CONTROL]
-    if not message.reply_len:
+    """PUB to whoever asked, with what it says laid down first; its length stands before it."""
+    message, commands = w.g(BUS_IN), w.g(COMMANDS)
+    size = commands.answers_end + message.reply_len + 2 * COMMAND_LINE_MAX
+    if not message.reply_len or size > ANSWERS_BYTES:
         return
-    size = message.reply_len + 2 * COMMAND_LINE_MAX + ANSWER_RESERVE
-    at, full = bus_open(w, link.address_, link.context, size)
-    if full:
-        return
+    at = commands.offset_of("answers") + commands.answers_end + 4
     start = at + COMMAND_LINE_MAX + message.reply_len
     if result == SendResult.OK:
         end = put_words(w, start, b'{"ok":true}')
@@ -44,7 +44,25 @@ def command_answer(w: World, result: int, wait: int) -> None:
     text = w.read(start, end - start)
     subject = w.read(message.reply, message.reply_len)
     end = put_words(w, at, b"PUB " + subject + b" ", len(text), b"\r\n" + text + b"\r\n")
-    bus_close(w, link.address_, link.context, end)
+    w.write(at - 4, (end - at).to_bytes(4, "little"))
+    commands.answers_end += 4 + end - at
+
+
+@model
+def answers_send(w: World, link: int, workspace: int) -> int:
+    """Whole answers only; once all have left the next one is the first again."""
+    commands = w.g(COMMANDS)
+    while commands.answers_sent != commands.answers_end:
+        at = commands.offset_of("answers") + commands.answers_sent
+        size = int.from_bytes(w.read(at, 4), "little")
+        to, full = bus_open(w, link, workspace, size + ANSWER_RESERVE)
+        if full:
+            return 1
+        w.write(to, w.read(at + 4, size))
+        bus_close(w, link, workspace, to + size)
+        commands.answers_sent += 4 + size
+    commands.answers_sent = commands.answers_end = 0
+    return 0
 
 
 @model

@@ -4,10 +4,15 @@ from emulator.effects import World, model
 from emulator.models.bus.send import bus_close, bus_open
 from emulator.models.failure import shard_fail
 from emulator.models.gateway.submit import gateway_submit
-from emulator.models.node.command_reply import command_answer, command_reply_judge, put_words
+from emulator.models.node.command_reply import (
+    answers_send,
+    command_answer,
+    command_reply_judge,
+    put_words,
+)
 from emulator.models.node.command_text import command_parse
 from emulator.models.node.slots import slot_wake
-from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, DATA, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
     COMMAND_LINE_MAX,
@@ -47,16 +52,29 @@ def command_subscribe(w: World, link: int, workspace: int, row: int, shard: int)
 
 @model
 def commands_tick(w: World) -> None:
-    """Every row whose subscription is not its own."""
-    commands, core, link = w.g(COMMANDS), w.g(CORE), w.g(BUS).links[CONTROL]
+    """Who has to wait gets the next gap, unless something of his left in this turn."""
+    commands, link = w.g(COMMANDS), w.g(BUS).links[DATA]
     if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or link.state != LinkState.UP:
         return
+    link.wanted = 0
     if link.ups != commands.ups:
         commands.ups = link.ups
+        commands.answers_sent = commands.answers_end = 0
         w.write(commands.offset_of("shards"), bytes(4 * SHARDS_MAX))
         commands.changed = 1
-    if not commands.changed:
+    before = link.sent
+    if not commands.changed and not commands.answers_end:
         return
+    late = link.midway or _subscribe_all(w) or answers_send(w, link.address_, link.context)
+    if late and link.sent == before:
+        link.wanted = 1
+
+
+def _subscribe_all(w: World) -> int:
+    """Every row whose subscription is not its own; 1 = without room."""
+    commands, core, link = w.g(COMMANDS), w.g(CORE), w.g(BUS).links[DATA]
+    if not commands.changed:
+        return 0
     for n in range(core.slots_used):
         row, wanted = core.slots[n], 0
         if row.flags & SLOT_ACTIVE:
@@ -65,8 +83,9 @@ def commands_tick(w: World) -> None:
         if wanted != _subscribed(w, n) and command_subscribe(
             w, link.address_, link.context, n, wanted
         ):
-            return
+            return 1
     commands.changed = 0
+    return 0
 
 
 @model

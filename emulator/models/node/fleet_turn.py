@@ -1,6 +1,7 @@
 """What a turn does for the fleet."""
 
 from emulator.effects import World, model
+from emulator.models.events.deliver import publish_next
 from emulator.models.fleet.turn import fleet_next, fleet_tick
 from emulator.models.node.commands import command_take, commands_tick
 from emulator.models.node.handover import handover_tick
@@ -8,7 +9,6 @@ from emulator.models.node.handover_answer import handover_answer
 from emulator.models.node.owning import owning_guard, owning_tick
 from firmware.layouts.bus import BUS, CONTROL
 from firmware.layouts.clock import NEVER
-from firmware.layouts.fleet import FleetKind
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 
 
@@ -17,13 +17,12 @@ def fleet_turn(w: World) -> int:
     """Messages first: they may end or begin what time asks for."""
     if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or not w.g(BUS).links[CONTROL].context:
         return NEVER
-    while kind := fleet_next(w):
-        if kind == FleetKind.MESSAGE:
-            command_take(w)
-        else:
-            handover_answer(w)
+    while fleet_next(w):
+        handover_answer(w)
     deadline = fleet_tick(w)
     owning_guard(w)
     owning_tick(w)
+    while publish_next(w):
+        command_take(w)
     commands_tick(w)
     return int(min(deadline, handover_tick(w)))

@@ -89,11 +89,14 @@ class Client:
         self._session: Session | None = None
         self._dial()
 
-    def publish(self, subject: str, body: bytes) -> bool:
-        """Publish a message; return whether a connection took it."""
+    def publish(self, subject: str, body: bytes, reply: str = "") -> bool:
+        """Publish a message, with the subject of the answer that is wanted; say whether it was taken."""
         if self._session is None:
             return False
-        self._session.receive(f"PUB {subject} {len(body)}\r\n".encode() + body + CRLF)
+        words = (
+            f"PUB {subject} {reply} {len(body)}\r\n" if reply else f"PUB {subject} {len(body)}\r\n"
+        )
+        self._session.receive(words.encode() + body + CRLF)
         return True
 
     def move_on(self) -> None:

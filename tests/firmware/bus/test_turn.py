@@ -2,18 +2,17 @@
 
 import pytest
 
-from firmware.bus.turn import bus_discard, bus_link_flush, bus_link_turn, bus_next
-from firmware.layouts.bus import BUS, BUS_IN, BusKind, LinkState
+from firmware.bus.turn import bus_link_flush, bus_link_turn, bus_next
+from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.bus_sites import FAULT
 from firmware.layouts.clock import NEVER
 from firmware.layouts.cpu import FAULTS
-from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.node import CORE
 from firmware.layouts.tcp import TcpState
 from tests.support.bus import BusBench
 from tests.support.segments import ms
 
-BENCH = BusBench(bus_link_turn, bus_link_flush, bus_next, bus_discard, semantics=False)
+BENCH = BusBench(bus_link_turn, bus_link_flush, bus_next, semantics=False)
 PAGE_FAULT = 14
 
 
@@ -54,24 +53,3 @@ def test_data_is_told_from_control_by_its_slot():
     # The tick is CONTROL's; the workspace that faulted says which link is given up.
     BENCH.bus(bus_link_turn)
     assert (other.error, bus.links[0].error) == (FAULT.code | PAGE_FAULT, 0)
-
-
-def test_messages_that_nobody_reads_are_passed_over():
-    BENCH.up()
-    BENCH.arrive(b"MSG a 1 1\r\nx\r\nPING\r\nMSG b 2 2\r\nyz\r\nMSG c 3 9\r\n")
-    BENCH.call(bus_discard, index=0)
-    assert BENCH.queued() == b"PONG\r\n"
-    assert BENCH.tcp.ring_ready == len(b"MSG c 3 9\r\n")
-    assert (BENCH.lab.g(BUS_IN).kind, BENCH.link.received) == (BusKind.NONE, 2)
-
-
-@pytest.mark.parametrize("why", ["no fleet", "no workspace", "the other link"])
-def test_where_there_is_nothing_to_read_nothing_is(why):
-    BENCH.up()
-    BENCH.arrive(b"MSG a 1 1\r\nx\r\n")
-    if why == "no fleet":
-        BENCH.lab.g(FLEET_CONFIG).magic = 0
-    if why == "no workspace":
-        BENCH.lab.g(BUS).links[0].context = 0
-    BENCH.call(bus_discard, index=int(why == "the other link"))
-    assert BENCH.link.received == 0

@@ -2,9 +2,16 @@
 
 import pytest
 
-from firmware.events.deliver import PIECE, outbox_leave, outbox_pass, outbox_send, publish_tick
+from firmware.events.deliver import (
+    PIECE,
+    outbox_leave,
+    outbox_pass,
+    outbox_send,
+    publish_next,
+    publish_tick,
+)
 from firmware.events.outbox import outbox_publish
-from firmware.layouts.bus import BUS, DATA, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, DATA, BusKind, LinkState
 from firmware.layouts.events import PUBLISH_CUT, PUBLISH_UNTAKEN
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.outbox import (
@@ -20,7 +27,7 @@ from tests.support.lab import Lab
 from tests.support.publisher import MS, NOW, REGIONS, Publisher
 from tests.support.stream import Stream
 
-LAB = Lab(outbox_publish, outbox_send, publish_tick, slots=3, extra=REGIONS)
+LAB = Lab(outbox_publish, outbox_send, publish_next, publish_tick, slots=3, extra=REGIONS)
 NEVER = 2**64 - 1
 LINK_SLOT = 2
 TAKEN = b'{"stream":"SHARDFW_EV","seq":7}'
@@ -58,6 +65,12 @@ class Delivery(Publisher):
     def send(self):
         LAB.call(outbox_send, link=self.link.address_, shard=self.context)
         return self.stream.take_sent()
+
+    def turn(self):
+        """Read the link, then send; return when the next turn is wanted."""
+        while self.call(publish_next).outputs["eax"] == BusKind.MESSAGE:
+            pass
+        return self.call(publish_tick).outputs["rax"]
 
 
 @pytest.fixture
@@ -187,12 +200,12 @@ def test_what_was_taken_already_may_be_freed_only_whole(node):
     assert (node.link.midway, node.box.sending) == (1, 1)
     node.feed_answer(0)
     node.feed_answer(1)
-    node.call(publish_tick)
+    node.turn()
     assert (node.box.first, node.link.state) == (1, LinkState.UP)
     while node.link.midway:
         node.send()
     node.feed_answer(1)
-    node.call(publish_tick)
+    node.turn()
     assert (node.box.first, node.box.next, node.link.state) == (2, 2, LinkState.UP)
 
 
@@ -208,17 +221,17 @@ def test_another_connection_may_take_what_was_refused(node):
 
 def test_turn_sends_again_what_nobody_took(node):
     node.publish()
-    node.call(publish_tick)
+    node.turn()
     text = node.stream.take_sent()
     node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
     again = NOW + AGAIN_MS * MS
-    assert node.call(publish_tick).outputs["rax"] == again
+    assert node.turn() == again
     assert node.stream.take_sent() == b""
     node.now = again
-    assert node.call(publish_tick).outputs["rax"] == NOW + UNTAKEN_MS * MS
+    assert node.turn() == NOW + UNTAKEN_MS * MS
     assert node.stream.take_sent() == text
     node.feed_answer(0)
-    assert node.call(publish_tick).outputs["rax"] == NEVER
+    assert node.turn() == NEVER
     assert node.shard().gateway.seq_acked == 41
 
 
@@ -228,50 +241,50 @@ def test_server_by_which_nothing_is_taken_is_left(node, refused, connected_ms):
     """A server that is cut off from the others is silent or refuses, and answers each PING."""
     node.publish()
     node.now = NOW + connected_ms * MS
-    node.call(publish_tick)
+    node.turn()
     if refused:
         node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
     left = node.now + UNTAKEN_MS * MS
     node.now = left - 1
-    node.call(publish_tick)
+    node.turn()
     assert node.link.state == LinkState.UP
     node.now = left
-    node.call(publish_tick)
+    node.turn()
     assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_UNTAKEN.code)
     # The next one gets all of it, and as much time.
     node.link.state, node.link.ups = LinkState.UP, 2
     node.stream.take_sent()
-    node.call(publish_tick)
+    node.turn()
     assert node.link.state == LinkState.UP
     node.now += UNTAKEN_MS * MS - 1
-    node.call(publish_tick)
+    node.turn()
     assert node.link.state == LinkState.UP
 
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_server_is_not_left_for_what_is_younger_or_when_there_is_no_other(node, servers):
     LAB.g(FLEET_CONFIG).servers_used = servers
-    node.call(publish_tick)
+    node.turn()
     node.now = NOW + 2 * UNTAKEN_MS * MS
-    node.call(publish_tick)
+    node.turn()
     assert node.link.state == LinkState.UP
     node.publish()
-    node.call(publish_tick)
+    node.turn()
     node.now += (2 - servers) * UNTAKEN_MS * MS
-    node.call(publish_tick)
+    node.turn()
     assert node.link.state == LinkState.UP
 
 
 def test_server_that_refuses_everything_is_left(node):
     node.publish()
-    node.call(publish_tick)
+    node.turn()
     for ms in range(0, UNTAKEN_MS, AGAIN_MS):
         node.now = NOW + ms * MS
         node.feed_answer(0, head=b"NATS/1.0 503\r\n\r\n")
-        node.call(publish_tick)
+        node.turn()
         assert node.link.state == LinkState.UP
     node.now = NOW + UNTAKEN_MS * MS
-    node.call(publish_tick)
+    node.turn()
     assert (node.link.state, node.link.error) == (LinkState.DOWN, PUBLISH_UNTAKEN.code)
     assert node.box.refused == UNTAKEN_MS // AGAIN_MS
 
@@ -279,7 +292,7 @@ def test_server_that_refuses_everything_is_left(node):
 @pytest.mark.parametrize("state", [s for s in LinkState if s != LinkState.UP])
 def test_link_that_is_not_up_is_not_left(node, state):
     node.publish()
-    node.call(publish_tick)
+    node.turn()
     node.link.state, node.now = state, NOW + UNTAKEN_MS * MS
     given = {"link": node.link.address_, "shard": node.context}
     assert LAB.call(outbox_leave, **given).outputs["rax"] == NEVER
@@ -290,61 +303,105 @@ def test_link_that_is_not_up_is_not_left(node, state):
 def test_one_answer_of_the_stream_is_enough(node, last):
     node.publish()
     node.publish(HEAD_MAX + STUB_MAX)
-    assert node.call(publish_tick).outputs["rax"] == NOW + UNTAKEN_MS * MS
+    assert node.turn() == NOW + UNTAKEN_MS * MS
     node.now = later = NOW + (UNTAKEN_MS - 1) * MS
     node.feed_answer(1, last)
-    assert node.call(publish_tick).outputs["rax"] == later + UNTAKEN_MS * MS
+    assert node.turn() == later + UNTAKEN_MS * MS
     assert node.link.state == LinkState.UP
 
 
 def test_what_still_leaves_cannot_be_answered(node):
     node.publish(TX_BYTES)
-    node.call(publish_tick)
+    node.turn()
     assert node.link.midway == 1
     node.now = NOW + 2 * UNTAKEN_MS * MS
-    node.call(publish_tick)
+    node.turn()
     assert (node.link.state, node.link.midway) == (LinkState.UP, 1)
     while node.link.midway:
         node.stream.take_sent()
-        node.call(publish_tick)
-    assert node.call(publish_tick).outputs["rax"] == node.now + UNTAKEN_MS * MS
+        node.turn()
+    assert node.turn() == node.now + UNTAKEN_MS * MS
 
 
 def test_nobody_is_awaited_while_nothing_waits(node):
     node.publish()
-    node.call(publish_tick)
+    node.turn()
     node.feed_answer(0)
-    node.call(publish_tick)
+    node.turn()
     node.now = later = NOW + 2 * UNTAKEN_MS * MS
     node.publish()
-    assert node.call(publish_tick).outputs["rax"] == later + UNTAKEN_MS * MS
+    assert node.turn() == later + UNTAKEN_MS * MS
 
 
 def test_turn_does_not_wait_for_what_is_due_already(node):
     node.publish(TX_BYTES)
-    node.call(publish_tick)
+    node.turn()
     node.box.again_at = NOW
-    assert node.call(publish_tick).outputs["rax"] == NOW + ACK_TIMEOUT_MS * MS
+    assert node.turn() == NOW + ACK_TIMEOUT_MS * MS
     assert (node.box.again_at, node.link.midway) == (NOW, 1)
 
 
 def test_turn_takes_answers_and_sends(node):
     node.publish()
     node.publish(sequence=42)
-    at = node.call(publish_tick).outputs["rax"]
+    at = node.turn()
     assert at == NOW + UNTAKEN_MS * MS
     assert node.stream.take_sent() == node.queued()
     answer = b'{"stream":"SHARDFW_EV","seq":7}'
     line = b"MSG _I.n525400123456.3fa2c1d0.d.%d %d %d\r\n%b\r\n"
     node.stream.feed(line % (0, 1, len(answer), answer) + line % (1, 9, len(answer), answer))
-    node.call(publish_tick)
+    node.turn()
     # The second one is for a subscription that is not the inbox.
     assert (node.box.first, node.shard().gateway.seq_acked) == (1, 41)
     node.stream.feed(line % (1, 1, len(answer), answer))
-    assert node.call(publish_tick).outputs["rax"] == NEVER
+    assert node.turn() == NEVER
     assert node.shard().gateway.seq_acked == 42
 
 
 def test_node_that_does_not_publish_has_no_turn(node):
     node.box.base = 0
-    assert node.call(publish_tick).outputs["rax"] == NEVER
+    assert node.turn() == NEVER
+
+
+@pytest.mark.parametrize("publishes", [True, False])
+def test_what_is_no_answer_of_the_stream_is_somebody_elses(node, publishes):
+    node.publish()
+    node.send()
+    if not publishes:
+        node.box.base = 0
+    node.feed_answer(0)
+    node.stream.feed(b"MSG shardfw.b1.cmd.5 256 _INBOX.a 2\r\n{}\r\n")
+    assert node.call(publish_next).outputs["eax"] == BusKind.MESSAGE
+    assert node.box.first == int(publishes)
+    assert LAB.g(BUS_IN).sid == 256
+    assert node.call(publish_next).outputs["eax"] == BusKind.NONE
+    assert node.stream.ready == 0
+
+
+def test_there_is_nothing_to_read_without_a_workspace(node):
+    node.link.context = 0
+    assert node.call(publish_next).outputs["eax"] == BusKind.NONE
+
+
+def test_who_waits_for_a_gap_gets_the_next_one(node):
+    node.publish(TX_BYTES)
+    node.publish(10)
+    text, first = node.queued(), node.box.entries[0].end
+    got = node.send()
+    node.link.wanted = 1
+    while node.link.midway:
+        got += node.send()
+    assert (len(got), node.send()) == (first, b"")
+    node.link.wanted = 0
+    assert got + node.send() == text
+
+
+@pytest.mark.parametrize("ups", [1, 2])
+def test_nothing_begins_while_somebody_waits_for_a_gap(node, ups):
+    node.publish()
+    node.box.ups, node.link.ups, node.link.wanted = 1, ups, 1
+    assert node.send() == b""
+    node.box.again_at = NOW
+    assert node.send() == b""
+    node.link.wanted = 0
+    assert node.send() == node.queued()

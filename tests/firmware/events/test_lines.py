@@ -82,7 +82,7 @@ def test_without_room_lines_wait():
     assert node.turn() == said(b"t=1")
 
 
-@pytest.mark.parametrize("what", ["down", "midway", "enrolling", "no fleet"])
+@pytest.mark.parametrize("what", ["down", "midway", "wanted", "enrolling", "no fleet"])
 def test_nothing_is_said_where_nothing_may_be(what):
     node = Node()
     node.log(b"t=1")
@@ -90,6 +90,8 @@ def test_nothing_is_said_where_nothing_may_be(what):
         node.link.state = LinkState.HELLO
     elif what == "midway":
         node.link.midway = 1
+    elif what == "wanted":
+        node.link.wanted = 1
     elif what == "enrolling":
         LAB.g(BUS).enrolling = 1
     else:

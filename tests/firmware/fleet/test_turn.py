@@ -140,12 +140,11 @@ def test_fleet_next_deals_with_its_own_and_hands_on_the_rest():
     fleet.watch_inbox = 5
     message(b"_I.n7.3fa2c1d0.c.5", 1, CREATED)
     delivery(b"plan", PLAN, 1, 9, 1)
-    message(b"shardfw.b1.cmd.0", 10, b"{}", b"_INBOX.a")
+    message(b"b", 10, b"{}", b"_INBOX.a")
     message(b"_I.n7.3fa2c1d0.c.6", 1, b"{}")
     delivery(b"lease.0", b"1 free - - 0 0 0 3 0 4 16", 2, 10)
-    assert following() == FleetKind.MESSAGE
-    assert (LAB.g(FLEET_VIEW).plan.revision, fleet.watch) == (9, WatchState.SYNCING)
     assert following() == FleetKind.REPLY
+    assert (LAB.g(FLEET_VIEW).plan.revision, fleet.watch) == (9, WatchState.SYNCING)
     assert following() == FleetKind.NONE
     assert (LAB.g(FLEET_VIEW).slots[0].revision, fleet.watch) == (10, WatchState.SYNCED)
 

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmware.gateway.poll import gateway_poll
-from firmware.layouts.bus import BUS, BUS_IN, CONTROL, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, DATA, LinkState
 from firmware.layouts.bus_sites import BAD_HEADER, MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
     ANSWER_RESERVE,
+    ANSWERS_BYTES,
     COMMAND_LINE_MAX,
     COMMAND_SID,
     COMMANDS,
@@ -21,7 +22,7 @@ from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CORE, SLOT_ACTIVE
 from firmware.layouts.shard import End, ShardState
 from firmware.layouts.tcp import TcpState
-from firmware.limits import SHARDS_MAX
+from firmware.limits import SHARDS_MAX, TX_BYTES
 from firmware.node.command_text import OP_MAX, command_parse
 from firmware.node.commands import command_take, commands_tick
 from tests.support.gateway_client import CYCLES_PER_MS, GatewayClient, ready_data
@@ -34,7 +35,7 @@ REPLY = b"_INBOX.fw75d76mcc.c1"
 
 
 class Commanded(GatewayClient):
-    """A READY shard, number 3 in row 0, and the control link of its node."""
+    """A READY shard, number 3 in row 0, and the link DATA of its node."""
 
     def __init__(self):
         super().__init__(LAB)
@@ -48,8 +49,8 @@ class Commanded(GatewayClient):
         core.slots[0].context, core.slots[0].flags = self.at, SLOT_ACTIVE
         workspace = LAB.shard(LINK)
         self.link = Stream(LAB, workspace)
-        control = LAB.g(BUS).links[CONTROL]
-        control.context, control.state, control.ups = workspace, LinkState.UP, 1
+        data = self.data
+        data.context, data.state, data.ups = workspace, LinkState.UP, 1
         config = LAB.g(FLEET_CONFIG)
         for field, value in (
             ("magic", FLEET_MAGIC.to_bytes(4, "little")),
@@ -58,18 +59,25 @@ class Commanded(GatewayClient):
         ):
             LAB.machine.write(config.offset_of(field), value)
 
+    @property
+    def data(self):
+        return LAB.g(BUS).links[DATA]
+
     def turn(self):
         LAB.call(commands_tick)
         return self.link.take_sent()
 
-    def ask(self, body, *, sid=COMMAND_SID, reply=REPLY, unreadable=0):
-        message, at = LAB.g(BUS_IN), LAB.machine.alloc(64)
+    def take(self, body, *, sid=COMMAND_SID, reply=REPLY, unreadable=0):
+        message, at = LAB.g(BUS_IN), LAB.machine.alloc(len(reply) + 1)
         message.unreadable = unreadable
         LAB.machine.write(at, reply)
         message.sid, message.reply, message.reply_len = sid, at, len(reply)
         message.body, message.body_len = LAB.put(body), len(body)
         LAB.call(command_take)
-        return self.link.take_sent()
+
+    def ask(self, body, **more):
+        self.take(body, **more)
+        return self.turn()
 
     def answer(self, body, **more):
         """Return what is answered, its form checked."""
@@ -98,7 +106,7 @@ def test_shards_of_the_node_are_subscribed_once():
 
 
 def test_another_connection_is_told_again(node):
-    LAB.g(BUS).links[CONTROL].ups = 2
+    node.data.ups = 2
     assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
 
 
@@ -123,9 +131,9 @@ def test_shard_that_is_gone_is_given_up(node, gone):
 
 def test_nothing_is_subscribed_without_a_link_or_a_fleet():
     node = Commanded()
-    LAB.g(BUS).links[CONTROL].state = LinkState.HELLO
+    node.data.state = LinkState.HELLO
     assert node.turn() == b""
-    LAB.g(BUS).links[CONTROL].state = LinkState.UP
+    node.data.state = LinkState.UP
     LAB.machine.write(LAB.g(FLEET_CONFIG).offset_of("magic"), bytes(4))
     assert node.turn() == b""
 
@@ -134,7 +142,7 @@ def test_without_room_the_rest_comes_later():
     node = Commanded()
     node.link.fill(0)
     assert b"SUB" not in node.turn()
-    assert LAB.g(COMMANDS).changed == 1
+    assert (LAB.g(COMMANDS).changed, node.data.wanted) == (1, 1)
     node.link.take_sent()
     assert node.turn().endswith(b"SUB shardfw.b1.cmd.3 256\r\n")
 
@@ -253,10 +261,87 @@ def test_other_subscriptions_are_no_commands(node, sid):
     assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (0, 0)
 
 
-def test_answer_without_room_is_lost(node):
-    node.link.fill(ANSWER_RESERVE + 2 * COMMAND_LINE_MAX)
-    assert b"ok" not in node.ask(b'{"op":3,"d":{}}')
-    assert node.sent() == [{"op": 3, "d": {}}]
+def answered(text):
+    return b"PUB %b %d\r\n%b\r\n" % (REPLY, len(text), text)
+
+
+NOT_READY = answered(b'{"ok":false,"err":"not_ready"}')
+
+
+@pytest.fixture
+def idle(node):
+    """A node whose shard is not READY, so that it refuses all."""
+    node.shard.state = ShardState.STARTING
+    return node
+
+
+def test_answer_without_room_comes_later(idle):
+    idle.link.fill(ANSWER_RESERVE + len(NOT_READY) - 1)
+    assert b"PUB" not in idle.ask(b'{"op":"restart"}')
+    assert idle.data.wanted == 1
+    idle.link.fill(ANSWER_RESERVE + len(NOT_READY))
+    assert idle.turn().endswith(NOT_READY)
+    assert (idle.data.wanted, LAB.g(COMMANDS).answers_end) == (0, 0)
+    assert idle.turn() == b""
+
+
+def test_nothing_is_said_in_the_middle_of_a_publication(idle):
+    idle.data.midway = 1
+    idle.shard.shard_id = 7
+    LAB.g(COMMANDS).changed = 1
+    assert idle.ask(b'{"op":"restart"}') == b""
+    assert idle.data.wanted == 1
+    idle.data.midway = 0
+    said = b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 256\r\n"
+    assert idle.turn() == said + NOT_READY
+    assert idle.data.wanted == 0
+
+
+def test_nobody_waits_for_a_gap_without_a_word(node):
+    node.data.wanted = node.data.midway = 1
+    assert node.turn() == b""
+    assert node.data.wanted == 0
+
+
+def test_who_was_heard_leaves_the_next_gap_to_others(idle):
+    for _ in range(2):
+        idle.take(b'{"op":"restart"}')
+    idle.link.fill(ANSWER_RESERVE + 2 * len(NOT_READY) - 1)
+    assert idle.turn().endswith(NOT_READY)
+    assert idle.data.wanted == 0
+    idle.link.fill(0)
+    assert len(idle.turn()) == TX_BYTES
+    assert idle.data.wanted == 1
+    assert idle.turn() == NOT_READY
+
+
+def test_answers_wait_in_order_as_far_as_there_is_room(idle):
+    idle.data.midway, entry = 1, 4 + len(NOT_READY)
+    kept = (ANSWERS_BYTES - 2 * COMMAND_LINE_MAX - len(REPLY)) // entry + 1
+    for _ in range(kept + 3):
+        idle.take(b'{"op":"restart"}')
+    assert LAB.g(COMMANDS).answers_end == kept * entry
+    assert LAB.g(COMMANDS).refused == kept + 3
+    idle.data.midway = 0
+    said = b""
+    while piece := idle.turn():
+        said += piece
+    assert said == kept * NOT_READY
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_longest_reply_that_is_answered(idle, more):
+    reply = b"_INBOX.".ljust(ANSWERS_BYTES - 2 * COMMAND_LINE_MAX + more, b"a")
+    said = idle.ask(b'{"op":"restart"}', reply=reply)
+    assert said == (b"" if more else b"PUB " + reply + NOT_READY[len(REPLY) + 4 :])
+
+
+def test_another_connection_may_not_answer_for_the_last_one(idle):
+    idle.data.midway = 1
+    assert idle.ask(b'{"op":"restart"}') == b""
+    idle.data.midway, idle.data.ups = 0, 2
+    assert idle.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+    assert (LAB.g(COMMANDS).answers_end, idle.data.wanted) == (0, 0)
 
 
 @settings(max_examples=150, deadline=None)
