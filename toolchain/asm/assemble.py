@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,9 @@ def _fixups(line: Line, offset: int, size: int, bits: int) -> list[Fixup]:
     return found
 
 
+@functools.cache
 def assemble(routine: Routine) -> Unit:
-    """Encode a routine; branches to labels take the short form wherever it reaches."""
+    """Encode a routine, once; branches to labels take the short form wherever it reaches."""
     lines, bits = routine.lines(), routine.bits
     fixed = [line.code for line in lines]
     local = [n for n, line in enumerate(lines) if isinstance(line.target, Label)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -167,13 +168,7 @@ class Linker:
             return list(thing.entries())
         if not isinstance(thing, Routine):
             return []
-        found: list[Any] = []
-        for line in thing.lines():
-            if line.target is not None and not isinstance(line.target, Label):
-                found.append(line.target)
-            found += [op.symbol for op in line.ops if getattr(op, "symbol", None) is not None]
-        found += list(thing.contract.indirect())
-        return found
+        return [*_named(thing), *thing.contract.indirect()]
 
     # -- placement --------------------------------------------------------------------------------
     def _place(self, order: list[_Part]) -> list[Section]:
@@ -300,6 +295,18 @@ class Linker:
         return depth
 
 
+# What a routine itself tells is the same in every image: a process links many.
+@functools.cache
+def _named(routine: Routine) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for line in routine.lines():
+        if line.target is not None and not isinstance(line.target, Label):
+            found.append(line.target)
+        found += [op.symbol for op in line.ops if getattr(op, "symbol", None) is not None]
+    return tuple(found)
+
+
+@functools.cache
 def _own_stack(routine: Routine) -> int:
     deepest = here = 0
     for line in routine.lines():
