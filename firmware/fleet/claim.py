@@ -211,6 +211,7 @@ def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
         Fleet.watch,
         Fleet.closing,
         Fleet.holding,
+        Fleet.rtc_judges,
         FleetConfig.cap,
         FleetView.drained,
         PlanView.mode,
@@ -226,7 +227,10 @@ def claim_time(a: Asm, view: SlotView, number: Reg32) -> None:
     source="firmware/docs/fleet.md#claims",
 )
 def claims_tick(a: Asm) -> None:
-    """Claim at most one slot: an active plan, a watch that has shown all, and room under the cap."""
+    """Claim at most one slot: an active plan, a watch that has shown all, and room under the cap.
+
+    And a pause of the machine must show, or never: before the RTC's first second one would not.
+    """
     view, number, soonest = SlotView.at(R12), R13D, R14
     none, out = a.label("none"), a.label("out")
     a.cmp(FLEET.it.watch, WatchState.SYNCED)
@@ -238,6 +242,8 @@ def claims_tick(a: Asm) -> None:
     a.cmp(FLEET_VIEW.it.plan.mode, PlanMode.ACTIVE)
     a.j(NE, none)
     a.cmp(CLOCK.it.tsc_cycles_per_ms, 0)
+    a.j(E, none)
+    a.cmp(FLEET.it.rtc_judges, 0)
     a.j(E, none)
     a.movzx(EAX, FLEET_CONFIG.it.cap)
     a.mov(ECX, HELD_MAX)

@@ -18,6 +18,7 @@ from firmware.layouts.fleet import (
     RTC_LEAP_S,
     RTC_LOOK_MS,
     RTC_SHARP_MS,
+    RTC_STILL_MS,
     RTC_WINDOW_S,
     Fleet,
     HeldPhase,
@@ -180,12 +181,14 @@ def leases_end(a: Asm, reason: Reg32) -> None:
         Fleet.rtc_look_at,
         Fleet.rtc_second,
         Fleet.rtc_tsc,
+        Fleet.rtc_judges,
         Fleet.holding,
     ],
     writes=[
         Fleet.rtc_look_at,
         Fleet.rtc_seen,
         Fleet.rtc_doubt,
+        Fleet.rtc_judges,
         Fleet.rtc_low,
         Fleet.rtc_second,
         Fleet.rtc_tsc,
@@ -201,7 +204,7 @@ def clocks_compare(a: Asm) -> None:
     A machine that was paused, saved or moved goes on with a TSC that knows nothing of it.
     """
     now, seconds, snapshot, sharp, ahead = R12, R13, R14, R15, RDI
-    frozen, base, out = map(a.label, ("frozen", "base", "out"))
+    frozen, base, useless, out = map(a.label, ("frozen", "base", "useless", "out"))
     a.rdtsc64()
     a.mov(now, RAX)
     a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_LOOK_MS)
@@ -226,10 +229,20 @@ def clocks_compare(a: Asm) -> None:
     a.inc(R8D)
     with a.block() as another:
         a.cmp(R8D, FLEET.it.rtc_low)
-        a.j(E, out)
-        a.cmp(FLEET.it.rtc_low, 0)
         a.leave(NE, another)
+        a.cmp(FLEET.it.rtc_judges, 0)
+        a.j(NE, out)
+        a.mov(RAX, now)
+        a.sub(RAX, FLEET.it.rtc_tsc)
+        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RTC_STILL_MS)
+        a.cmp(RAX, RCX)
+        a.j(AE, useless)  # it stands still
+        a.jmp(out)
+    with a.block() as known:
+        a.cmp(FLEET.it.rtc_low, 0)
+        a.leave(NE, known)
         a.mov(FLEET.it.rtc_low, R8D)
+        a.mov(FLEET.it.rtc_tsc, now)
         a.jmp(out)
     # An update is never waited for; until it is over nobody knows whether the clock stood still.
     a.call(rtc_glimpse)
@@ -242,7 +255,7 @@ def clocks_compare(a: Asm) -> None:
     a.mov(snapshot, RAX)
     a.call(rtc_unix)
     a.test(RAX, RAX)
-    a.j(Z, out)  # it holds no date: nothing to compare with
+    a.j(Z, useless)  # it holds no date: nothing to compare with
     a.mov(seconds, RAX)
     a.mov(EAX, R14D)
     a.and_(EAX, (1 << 8 * RTC_LOW) - 1)
@@ -288,6 +301,11 @@ def clocks_compare(a: Asm) -> None:
     a.place(base)
     a.mov(FLEET.it.rtc_second, seconds)
     a.mov(FLEET.it.rtc_tsc, now)
+    a.test(seconds, seconds)
+    a.set(NZ, FLEET.it.rtc_judges)
+    a.ret()
+    a.place(useless)
+    a.mov(FLEET.it.rtc_judges, 1)
     a.place(out)
     a.ret()
 

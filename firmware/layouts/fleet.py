@@ -69,6 +69,8 @@ A holder keeps as much back.
 """
 RTC_LOOK_MS = 100
 """Between two looks at the second of the RTC."""
+RTC_STILL_MS = 2_000
+"""An RTC whose second has not changed for so long stands still."""
 RTC_SHARP_MS = 2 * RTC_LOOK_MS
 """A change of the second dates it when the look before was no longer ago."""
 RTC_LEAP_S = 1 << 20
@@ -373,6 +375,7 @@ class Fleet(Struct):
     error = u32(0x78, "why the last watch ended: site code")
     rtc_seen = u8(0x7C, "1 = the RTC was looked at in this turn")
     rtc_doubt = u8(0x7D, "1 = it shows another time, and could not be read whole yet")
+    rtc_judges = u8(0x7E, "1 = a pause shows from here on, or never: no date, or it stands still")
     refused = u32(0x80, "answers that granted nothing")
     grants = u32(0x84, "claims that were granted: Lease.generation")
     plan_told = u64(0x88, "revision of the newest plan that was told of")

@@ -54,6 +54,7 @@ class Node:
         memory.g(FLEET_CONFIG).cap = cap
         memory.view(ShardContext, SHARD).shard_id = number
         fleet_setup(memory)
+        memory.g(FLEET).rtc_judges = 1
         self.stream: deque[Callable[[], None]] = deque()
         self.connection = 0
         self.inbox = 0

@@ -73,6 +73,8 @@ def claims_tick(w: World) -> int:
         return NEVER
     if view.drained or not w.g(CLOCK).tsc_cycles_per_ms or fleet.holding >= cap:
         return NEVER
+    if not fleet.rtc_judges:
+        return NEVER
     soonest = NEVER
     for number in range(view.plan.slots):
         if held_find(w, number):

@@ -54,9 +54,11 @@ def clocks_compare(w: World) -> None:
     known = fleet.rtc_low
     low = int.from_bytes(bytes(_register(w, register) for register in (0, 2, 4)), "little") + 1
     if low == known:
+        if not fleet.rtc_judges and (now - fleet.rtc_tsc) % 2**64 >= 2_000 * cycles:
+            fleet.rtc_judges = 1
         return
     if not known:
-        fleet.rtc_low = low
+        fleet.rtc_low, fleet.rtc_tsc = low, now
         return
     busy, snapshot = rtc_glimpse(w)
     if busy:
@@ -65,6 +67,7 @@ def clocks_compare(w: World) -> None:
         return
     seconds = rtc_unix(w, snapshot)
     if not seconds:
+        fleet.rtc_judges = 1
         return
     fleet.rtc_low = snapshot % 2**24 + 1
     if fleet.rtc_second and seconds >= fleet.rtc_second:
@@ -79,7 +82,7 @@ def clocks_compare(w: World) -> None:
             return
         else:
             now += max(ahead, 0)
-    fleet.rtc_second, fleet.rtc_tsc = seconds, now
+    fleet.rtc_second, fleet.rtc_tsc, fleet.rtc_judges = seconds, now, int(seconds > 0)
 
 
 @model

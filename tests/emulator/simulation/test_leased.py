@@ -10,7 +10,7 @@ from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.leased import SPACING_NS, LeasedFleet
 from emulator.simulation.timeline import FleetTimeline, Line
-from firmware.layouts.bus import BUS, CONTROL, DATA
+from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
 from firmware.layouts.fleet import FLEET, WatchState
 from firmware.layouts.handover import HANDOVER
 from pxe.gateway import LoadOptions
@@ -131,6 +131,8 @@ def test_events_leave_over_another_server_than_one_that_is_cut_off():
     fleet.until_owned()
     # The list of node 0 begins with server 0.
     cut = fleet.stations[0].node.g(BUS).links[DATA].server
+    # Who led before had nothing left that only it could end.
+    fleet.world.run_until(lambda: not any(each.pending for each in cluster.streams.values()))
     for name in cluster.leaders:
         cluster.leaders[name] = cluster.servers[cut - 1]
     _goes_on(fleet, "nats-isolate", str(cut))
@@ -174,8 +176,10 @@ def test_a_node_that_holds_nothing_leaves_a_server_that_is_cut_off():
     _boot_on(fleet, standby, 1)
     for _ in range(100):
         fleet.run(0.5)
-        if standby.node.g(FLEET).watch == WatchState.SYNCED:
-            if any("_W.node1." in c.config.deliver_subject for c in cluster.servers[1].consumers):
+        watch = standby.node.g(FLEET)
+        if watch.watch == WatchState.SYNCED and _server(standby) == 1:
+            subjects = [c.config.deliver_subject for c in cluster.servers[1].consumers]
+            if any(s.startswith("_W.node1.") and s.endswith(f".{watch.resyncs}") for s in subjects):
                 break
             for server in cluster.servers[::2]:
                 for consumer in list(server.consumers):
@@ -199,7 +203,9 @@ def test_a_node_that_boots_on_a_server_that_is_cut_off_leaves_it():
     fleet.world.actions["nats-isolate"]("1")
     fleet.run(20)
     _boot_on(fleet, standby, 1)
-    fleet.run(3)
+    link = standby.node.g(BUS).links[CONTROL]
+    fleet.world.run_until(lambda: _server(standby) == 1 and link.state == LinkState.UP)
+    fleet.run(0.1)
     assert (_server(standby), standby.node.g(FLEET).watch) == (1, WatchState.OFF)
     fleet.world.actions["nats-any"]("")
     fleet.run(8)
@@ -240,6 +246,19 @@ def test_a_node_that_loses_nats_is_silent_before_another_speaks():
     gaps = [seconds for _, seconds in fleet.ownership.handovers]
     assert gaps
     assert min(gaps) > 0.7
+
+
+def test_a_machine_that_is_paused_as_soon_as_it_owns_something_comes_back_silent():
+    fleet = LeasedFleet(11, Shape(nodes=2, slots=1, total=1, cap=1))
+    first, second = fleet.stations
+    second.power_off()
+    fleet.world.run_until(lambda: owners(fleet) == [first.name])
+    second.power_on()
+    fleet.world.actions["freeze"](f"{first.name} 24000")
+    fleet.run(30)
+    assert owners(fleet) == [second.name]
+    assert first.node.g(FLEET).frozen == 1
+    fleet.until_owned()
 
 
 def test_a_new_plan_moves_shards_without_overlap():

@@ -44,7 +44,7 @@ def prepare():
     config, fleet, view = LAB.g(FLEET_CONFIG), LAB.g(FLEET), LAB.g(FLEET_VIEW)
     config.cap, config.bot_len = 1, len(BOT)
     config.bot[: len(BOT)] = BOT
-    fleet.watch = WatchState.SYNCED
+    fleet.watch, fleet.rtc_judges = WatchState.SYNCED, 1
     set_fields(
         view.plan, revision=40, mode=PlanMode.ACTIVE, epoch=3, total=16, max_concurrency=1,
         duration_ms=D_MS, slots=4,
@@ -254,6 +254,7 @@ def test_claims_tick_keeps_to_the_cap(cap):
     [
         {"watch": WatchState.SYNCING}, {"watch": WatchState.OFF}, {"closing": 1},
         {"mode": PlanMode.DRAIN}, {"mode": PlanMode.UNKNOWN}, {"cycles": 0}, {"drained": 1},
+        {"rtc_judges": 0},
     ],
 )  # fmt: skip
 def test_claims_tick_claims_nothing(state):

@@ -278,6 +278,39 @@ def test_clocks_compare_begins_with_the_first_change_of_the_second():
     assert (fleet.rtc_second, fleet.rtc_tsc) == (UNIX + 1, NOW + 700 * MS)
 
 
+def test_clocks_compare_judges_from_the_first_change_on_and_anew_after_a_pause():
+    """What is claimed before could not be ended by a pause: nothing tells of one."""
+    fleet = LAB.g(FLEET)
+    for tsc_ms in (0, 100, 700):
+        compare(0, tsc_ms)
+        assert fleet.rtc_judges == 0
+    compare(1, 800)
+    assert fleet.rtc_judges == 1
+    compare(1, 900)
+    assert fleet.rtc_judges == 1
+    compare(9, 1_000)
+    assert (fleet.frozen, fleet.rtc_judges) == (1, 0)
+    compare(9, 1_100)
+    assert fleet.rtc_judges == 0
+    compare(10, 1_900)
+    assert fleet.rtc_judges == 1
+
+
+@pytest.mark.parametrize("boot", [0, 2**64 - 1_000 * MS])
+def test_clocks_compare_expects_nothing_of_an_rtc_that_stands_still(boot):
+    fleet = LAB.g(FLEET)
+    fleet.rtc_tsc = NOW - 10_000 * MS
+    for now, judges in ((boot, 0), (boot + 1_999 * MS, 0), (boot + 2_000 * MS, 1)):
+        LAB.call(clocks_compare, Rtc(BEGIN, now % 2**64))
+        assert fleet.rtc_judges == judges
+
+
+def test_clocks_compare_expects_nothing_of_an_rtc_without_a_date():
+    _, fleet = base()
+    compare(1, 1_000, good=False)
+    assert (fleet.rtc_judges, fleet.rtc_second) == (1, UNIX)
+
+
 def test_clocks_compare_of_the_date_that_it_has_keeps_its_time():
     """It comes again when the date was not to be read in between."""
     _, fleet = base(low=BEGIN.second + 5)

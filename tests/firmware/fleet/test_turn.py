@@ -54,7 +54,10 @@ def node():
     config, fleet = LAB.g(FLEET_CONFIG), LAB.g(FLEET)
     config.cap, config.bot_len = 1, len(BOT)
     config.bot[: len(BOT)] = BOT
-    set_fields(fleet, ups=1, watch=WatchState.SYNCING, watch_sid=4097, heard_at=NOW, begun_at=NOW)
+    set_fields(
+        fleet, ups=1, watch=WatchState.SYNCING, watch_sid=4097, heard_at=NOW, begun_at=NOW,
+        rtc_judges=1,
+    )  # fmt: skip
 
 
 def message(subject, sid, body, reply=b""):
