@@ -31,6 +31,7 @@ from toolchain.asm import (
     R13D,
     R14,
     R14D,
+    R15,
     RAX,
     RBP,
     RBX,
@@ -72,7 +73,9 @@ HELD, FREE, FORMAT = (
     _text("free", b"1 free - - "),
     _text("format", b"1 "),
 )
-CREATE = _text("create", b"PUB $JS.API.CONSUMER.CREATE." + STREAM + b" ")
+CREATE = _text("create", b"PUB $JS.API.CONSUMER.CREATE." + STREAM + b".")
+FILTER = _text("filter", b"." + KEY_PREFIX)
+FILTER_END = _text("filter_end", KEY_ROOM + b"> ")
 BODY = tuple(_text(f"create_{n}", part) for n, part in enumerate(CREATE_BODY))
 LINE_END = int.from_bytes(b"\r\n", "little")
 
@@ -113,15 +116,15 @@ def put_us(a: Asm, text: Reg64) -> None:
     ],
     outputs=[Out(RDI, "the first byte after it")],
     clobbers=[RAX, RCX, RDX, RSI, R8],
-    reads=[Fleet.resyncs, Fleet.watch_sid, FleetConfig.bot_len],
+    reads=[Fleet.resyncs, Fleet.watch_sid, FleetConfig.bot_len, Bus.node_len],
     writes=[TEXT_OUT],
     calls=[put_us, bus_put_inbox, put_decimal],
-    saves=[R12, R13, R14],
+    saves=[R12, R13, R14, R15],
     source="firmware/docs/fleet.md#watch",
 )
 def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) -> None:
     """Write SUB of the literal subject, and only then the request for what delivers there."""
-    subject, subject_bytes = R12, R13D
+    subject, subject_bytes, name = R12, R13D, R15
     a.mov(R14D, request)
     a.test(last, last)
     with a.if_(NZ):
@@ -143,25 +146,48 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
     a.call(put_decimal)
     put_end(a)
 
+    # The filter stands in the subject, so that permissions bound what is read; so does a name, without dots.
     put(a, CREATE)
+    a.mov(name, RDI)
+    a.lea(RSI, BUS.it.node.address)
+    a.movzx(ECX, BUS.it.node_len)
+    a.rep_movsb()
+    put_byte(a, "-")
+    a.lea(RSI, BUS.it.boot_text.address)
+    a.mov(ECX, BUS.it.boot_text.size)
+    a.rep_movsb()
+    put_byte(a, "-")
+    a.mov(EAX, FLEET.it.resyncs)
+    a.call(put_decimal)
+    put(a, FILTER)
+    a.lea(RSI, FLEET_CONFIG.it.bot.address)
+    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
+    a.rep_movsb()
+    put(a, FILTER_END)
     a.call(bus_put_inbox)
     a.mov(EAX, R14D)
     a.call(put_decimal)
     put_byte(a, " ")
     a.movzx(EAX, FLEET_CONFIG.it.bot_len)
     a.add(EAX, subject_bytes)
-    a.add(EAX, sum(part.size for part in BODY))
+    a.add(EAX, subject_bytes)
+    a.add(EAX, sum(part.size for part in BODY) - WATCH.size)
     a.call(put_decimal)
     put_end(a)
     put(a, BODY[0])
+    a.mov(RSI, name)
+    a.mov(ECX, subject_bytes)
+    a.sub(ECX, WATCH.size)
+    a.rep_movsb()
+    put(a, BODY[1])
     a.mov(RSI, subject)
     a.mov(ECX, subject_bytes)
     a.rep_movsb()
-    put(a, BODY[1])
+    put(a, BODY[2])
     a.lea(RSI, FLEET_CONFIG.it.bot.address)
     a.movzx(ECX, FLEET_CONFIG.it.bot_len)
     a.rep_movsb()
-    put(a, BODY[2])
+    put(a, BODY[3])
     put_end(a)
     a.ret()
 

@@ -97,15 +97,16 @@ KEY_ROOM = b".ctl."
 """Behind the bot's name: what is watched."""
 _MILLION = 1_000_000
 CREATE_BODY = (
-    b'{"stream_name":"' + STREAM + b'","config":{"deliver_subject":"',
+    b'{"stream_name":"' + STREAM + b'","config":{"name":"',
+    b'","deliver_subject":"',
     b'","deliver_policy":"last_per_subject","ack_policy":"none","max_deliver":1,'
     b'"filter_subject":"' + KEY_PREFIX,
     KEY_ROOM
     + b'>","idle_heartbeat":%d,"mem_storage":true,"num_replicas":1,"inactive_threshold":%d}}'
     % (IDLE_HEARTBEAT_MS * _MILLION, WATCH_KEPT_MS * _MILLION),
 )
-"""The request for a consumer, around the subject of the watch and the bot's name."""
-WATCH_TEXT_MAX = 600
+"""The request for a consumer, around its name, the subject of the watch and the bot's name."""
+WATCH_TEXT_MAX = 800
 """Bytes of UNSUB, SUB and the request, with the longest names and numbers."""
 
 

@@ -92,7 +92,7 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
             f"$KV.shardfw.{bot}.ctl.ident.*",
             f"$KV.shardfw.{bot}.ctl.budget",
             f"$KV.shardfw.{bot}.sess.*",
-            "$JS.API.CONSUMER.CREATE.KV_shardfw",
+            f"$JS.API.CONSUMER.CREATE.KV_shardfw.*.$KV.shardfw.{bot}.ctl.>",
             f"$JS.API.DIRECT.GET.KV_shardfw.$KV.shardfw.{bot}.sess.*",
             f"shardfw.{bot}.ev.>",
             f"shardfw.{bot}.log.{node}",

@@ -152,6 +152,46 @@ class TestNatsServer:
         assert len(heard) == 2
         assert all("permissions violation" in each.lower() for each in heard)
 
+    @pytest.mark.parametrize(
+        ("subject", "keys", "refused"),
+        [
+            (".n7-1.$KV.shardfw.b1.ctl.>", "$KV.shardfw.b1.ctl.>", 0),
+            (".n7-1.$KV.shardfw.b1.ctl.>", "$KV.shardfw.>", 10131),
+            (".n7-1.$KV.shardfw.b2.ctl.>", "$KV.shardfw.b2.ctl.>", None),
+            (".n7-1.$KV.shardfw.b1.sess.>", "$KV.shardfw.b1.sess.>", None),
+            (".n7-1", "$KV.shardfw.b1.ctl.>", None),
+            ("", "$KV.shardfw.>", None),
+        ],
+    )
+    def test_a_node_watches_its_bots_keys_alone(
+        self, subject: str, keys: str, refused: int | None
+    ) -> None:
+        """None = the request is not even taken."""
+        limited = NatsUser("n7", PASSWORD, permissions=node_permissions("b1", "n7"))
+        boss = NatsUser("boss", PASSWORD)
+
+        async def work(server: NatsServer) -> None:
+            operator = await nats.connect(server.url, user=boss.user, password=PASSWORD)
+            await operator.jetstream().add_stream(
+                StreamConfig("KV_shardfw", subjects=["$KV.shardfw.>"])
+            )
+            node = await nats.connect(
+                server.url, user="n7", password=PASSWORD, inbox_prefix="_I.n7"
+            )
+            config = {"name": "n7-1", "deliver_subject": "_W.n7.x.1", "filter_subject": keys}
+            request = json.dumps({"stream_name": "KV_shardfw", "config": config}).encode()
+            create = node.request(f"$JS.API.CONSUMER.CREATE.KV_shardfw{subject}", request, 1)
+            if refused is None:
+                with pytest.raises(nats.errors.TimeoutError):
+                    await create
+            else:
+                told = json.loads((await create).data)
+                assert told.get("error", {}).get("err_code", 0) == refused
+            await node.close()
+            await operator.close()
+
+        with_server(NatsOptions(users=(boss, limited)), work)
+
     def test_a_configuration_that_it_refuses_is_told_in_its_words(self) -> None:
         async def scenario() -> None:
             async with NatsServer(NatsOptions(extra={"no_such_key": 1})):

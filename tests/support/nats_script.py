@@ -239,7 +239,7 @@ def on_simulated(script: Script) -> Transcript:
 
 # -- what both have in common -----------------------------------------------------------------------
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-_ACK = re.compile(r"(\$JS\.ACK\.\w+\.)\w{8}(\.\d+\.\d+\.\d+\.)\d{19}(\.\d+)")
+_ACK = re.compile(r"(\$JS\.ACK\.\w+\.)[\w-]+(\.\d+\.\d+\.\d+\.)\d{19}(\.\d+)")
 _NAME = re.compile(r'"name":"\w{8}"')
 INFO_KEYS = (
     "version", "proto", "headers", "auth_required", "tls_required", "max_payload", "jetstream",
@@ -313,4 +313,5 @@ def watch(deliver: str, reply: str, **changes: object) -> bytes:
     }
     wanted = {key: value for key, value in (config | changes).items() if value is not None}
     body = json.dumps({"stream_name": "KV_shardfw", "config": wanted}, separators=(",", ":"))
-    return pub("$JS.API.CONSUMER.CREATE.KV_shardfw", body.encode(), reply)
+    named = f".{wanted['name']}.$KV.shardfw.b1.ctl.>" if "name" in wanted else ""
+    return pub(f"$JS.API.CONSUMER.CREATE.KV_shardfw{named}", body.encode(), reply)

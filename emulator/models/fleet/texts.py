@@ -62,18 +62,21 @@ def watch_text(w: World, link: int, text: int, request: int, last: int) -> int:
     out.text(b"_W.")
     out.at = put_us(w, out.at)
     out.number(fleet.resyncs)
-    name = w.read(subject, out.at - subject).decode()
+    delivered = w.read(subject, out.at - subject).decode()
+    name = delivered.removeprefix("_W.").replace(".", "-")
+    keys = f"$KV.shardfw.{bot_of(w).decode()}.ctl.>"
     out.text(b" ")
     out.number(fleet.watch_sid)
     out.text(b"\r\n")
     body = {
         "stream_name": "KV_shardfw",
         "config": {
-            "deliver_subject": name,
+            "name": name,
+            "deliver_subject": delivered,
             "deliver_policy": "last_per_subject",
             "ack_policy": "none",
             "max_deliver": 1,
-            "filter_subject": f"$KV.shardfw.{bot_of(w).decode()}.ctl.>",
+            "filter_subject": keys,
             "idle_heartbeat": 1_000_000_000,
             "mem_storage": True,
             "num_replicas": 1,
@@ -81,7 +84,10 @@ def watch_text(w: World, link: int, text: int, request: int, last: int) -> int:
         },
     }
     raw = json.dumps(body, separators=(",", ":")).encode()
-    out.text(b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw ")
+    node_and_boot = us_of(w).replace(b".", b"-") + b"-"
+    out.text(b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw." + node_and_boot)
+    out.number(fleet.resyncs)
+    out.text(f".{keys} ".encode())
     out.at = bus_put_inbox(w, link, out.at)
     out.number(request)
     out.text(b" ")

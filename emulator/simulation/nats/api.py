@@ -105,7 +105,7 @@ class Api:
         return message.header[: -len(CRLF)] + place.partition(CRLF)[2]
 
     # -- CONSUMER.CREATE --------------------------------------------------------------------------
-    def _create(self, server: NatsServer, name: str, reply: str, body: bytes) -> None:
+    def _create(self, server: NatsServer, rest: str, reply: str, body: bytes) -> None:
         cluster = self.cluster
         able = cluster.majority()
         if server not in able:
@@ -118,7 +118,7 @@ class Api:
                 self._unable(server, reply)
                 return
             try:
-                consumer, told = self._consumer(cluster.random.choice(now_able), name, body)
+                consumer, told = self._consumer(cluster.random.choice(now_able), rest, body)
             except ApiError as error:
                 cluster.spread(server, reply, "", None, _response(error=error.told))
                 return
@@ -140,14 +140,20 @@ class Api:
         error = ApiError(10008, "JetStream system temporarily unavailable", 503)
         self.cluster.spread(server, reply, "", None, _response(error=error.told))
 
-    def _consumer(self, home: NatsServer, name: str, body: bytes) -> tuple[Consumer, bytes]:
+    def _consumer(self, home: NatsServer, rest: str, body: bytes) -> tuple[Consumer, bytes]:
+        name, _, named = rest.partition(".")
+        wanted, _, filtered = named.partition(".")
         asked = _asked(name, body)
+        if filtered and asked.get("filter_subject") != filtered:
+            raise ApiError(
+                10131, "Consumer create request did not match filtered subject from create subject"
+            )
         stream = self.cluster.streams.get(name)
         if stream is None:
             raise ApiError(10059, "stream not found", 404)
         config = _config(asked, stream, home.applied[name])
         random = self.cluster.random
-        ident = "".join(random.choice(ALPHABET) for _ in range(8))
+        ident = wanted or "".join(random.choice(ALPHABET) for _ in range(8))
         consumer = Consumer(self.cluster, home, stream, ident, config)
         home.consumers.append(consumer)
         before = consumer.first - 1 if consumer.first else 0
@@ -156,7 +162,7 @@ class Api:
             stream_name=name,
             name=ident,
             created=now,
-            config=_told_config(asked, config),
+            config=({"name": wanted} if wanted else {}) | _told_config(asked, config),
             delivered={"consumer_seq": 0, "stream_seq": before},
             ack_floor={"consumer_seq": 0, "stream_seq": before},
             num_ack_pending=0,

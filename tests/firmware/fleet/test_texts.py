@@ -42,8 +42,9 @@ def test_watch_text_subscribes_literally_before_it_asks():
     fleet.resyncs, fleet.watch_sid = 1, 2
     assert written(watch_text, request=1, last=0) == (
         b"SUB _W.n7.3fa2c1d0.1 2\r\n"
-        b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw _I.n7.3fa2c1d0.c.1 285\r\n"
-        b'{"stream_name":"KV_shardfw","config":{"deliver_subject":"_W.n7.3fa2c1d0.1",'
+        b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw.n7-3fa2c1d0-1.$KV.shardfw.b1.ctl.> "
+        b"_I.n7.3fa2c1d0.c.1 308\r\n"
+        b'{"stream_name":"KV_shardfw","config":{"name":"n7-3fa2c1d0-1","deliver_subject":"_W.n7.3fa2c1d0.1",'
         b'"deliver_policy":"last_per_subject","ack_policy":"none","max_deliver":1,'
         b'"filter_subject":"$KV.shardfw.b1.ctl.>","idle_heartbeat":1000000000,'
         b'"mem_storage":true,"num_replicas":1,"inactive_threshold":10000000000}}\r\n'

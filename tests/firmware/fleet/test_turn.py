@@ -186,7 +186,7 @@ def test_watch_open_sends_the_subscription_and_the_request():
     fleet.watch_sid = 0
     LAB.call(watch_open)
     assert BENCH.queued().startswith(b"SUB " + WATCH + b" 4097\r\nPUB $JS.API.CONSUMER.CREATE.")
-    assert b" _I.n7.3fa2c1d0.c.1 285\r\n" in BENCH.queued()
+    assert b" _I.n7.3fa2c1d0.c.1 308\r\n" in BENCH.queued()
     assert (fleet.watch, fleet.watch_inbox) == (WatchState.CREATING, 1)
     BENCH.link.state = LinkState.DOWN
     LAB.call(watch_open)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -85,7 +86,10 @@ class Ordered:
             WatchEndedError: The server made no consumer.
         """
         self._subscription = await self.fleet.client.subscribe(self._deliver)
+        # Filter and name stand in the subject too, where permissions bound them.
+        name = secrets.token_hex(8)
         config = {
+            "name": name,
             "deliver_subject": self._deliver,
             **self._policy,
             "ack_policy": "none",
@@ -98,7 +102,9 @@ class Ordered:
         }
         request = json.dumps({"stream_name": self._stream, "config": config}).encode()
         try:
-            made = await self.fleet.api(f"CONSUMER.CREATE.{self._stream}", request)
+            made = await self.fleet.api(
+                f"CONSUMER.CREATE.{self._stream}.{name}.{self._subject}", request
+            )
         except nats.js.errors.APIError as error:
             if error.err_code == STREAM_NOT_FOUND:
                 raise FleetError(no_fleet(self.fleet.bot, self._stream)) from None

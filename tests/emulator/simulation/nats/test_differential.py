@@ -85,6 +85,12 @@ SCRIPTS = {
         cas(LEASE, 3, b"7", I + "3"),
         pub(IDENT, b"8"),
     ),
+    "a watch whose name and filter stand in the subject": one(
+        pub(LEASE, b"1") + pub(SESSION, b"2"),
+        b"SUB _W.n7.x.1 2\r\n" + watch("_W.n7.x.1", I + "1", name="n7-x-1"),
+        pub(IDENT, b"3"),
+        watch("_W.a", I + "2", name="n7-x-2", filter_subject="$KV.shardfw.>"),
+    ),
     "a watch of what is not there yet": one(
         b"SUB _W.n7.x.1 2\r\n" + watch("_W.n7.x.1", I + "1"),
         pub(LEASE, b"1"),
