@@ -9,7 +9,9 @@ from toolchain.asm.operands import Region
 from toolchain.layout import Global, Struct, bytes_, u32, u64
 
 COMMAND_SID = 0x100
-"""Subscription of the shard in row 0 of the scheduler's table; the others follow."""
+"""First subscription of row 0 of the scheduler's table. The other rows follow, then each row's second one, and so on:
+what was sent to one that was given up is told from what is sent to the next.
+"""
 COMMAND_LINE_MAX = 128
 """Bytes of SUB or UNSUB with the longest names and numbers, and of an answer without its subject."""
 OP_RESTART = 0xFF
@@ -48,7 +50,12 @@ class Commands(Struct):
     refused = u64(0x10, "commands that were refused")
     answers_sent = u32(0x18, "bytes of `answers` that have left")
     answers_end = u32(0x1C, "bytes of `answers` that are in use")
-    shards = bytes_(0x20, 4 * SHARDS_MAX, "by row: the subscribed shard + 1; 0 = none", align=8)
+    shards = bytes_(
+        0x20,
+        4 * SHARDS_MAX,
+        "by row: u16 the subscribed shard + 1, 0 = none; u16 subscriptions that it gave up",
+        align=8,
+    )
     answers = bytes_(
         0x20 + 4 * SHARDS_MAX, ANSWERS_BYTES, "to be sent: the length of each (u32), then its text"
     )

@@ -30,6 +30,7 @@ from firmware.text import put, put_decimal
 from toolchain.asm import (
     AE,
     CF,
+    DX,
     EAX,
     EBX,
     ECX,
@@ -43,6 +44,7 @@ from toolchain.asm import (
     R12D,
     R13,
     R13D,
+    R13W,
     R14,
     RAX,
     RBP,
@@ -53,6 +55,7 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
+    B,
     C,
     E,
     In,
@@ -72,6 +75,19 @@ SUBJECT = constant("command_subject", b".cmd.", "what tells commands from events
 UNSUB = constant("command_unsub", b"UNSUB ", "gives it up")
 COMPUTED = Region("nothing", "LEA only computes")
 ROWS = COMMANDS.it.shards
+GIVEN_UP = 2
+"""Of a row in `Commands.shards`: where its subscriptions are counted."""
+ROW_BITS = (SHARDS_MAX - 1).bit_length()
+"""Of a subscription, above COMMAND_SID; how many the row gave up before is above them."""
+
+
+def _put_sid(a: Asm) -> None:
+    """Write the number of the subscription that row R12 has, or takes."""
+    a.lea(RAX, COMMANDS.it.ups)
+    a.movzx(EAX, Commands.at(RAX).shards.m16(GIVEN_UP, index=R12, scale=4))
+    a.shl(EAX, ROW_BITS)
+    a.lea(EAX, mem8(RAX, COMMAND_SID, index=R12, ref=COMPUTED))
+    a.call(put_decimal)
 
 
 @routine(
@@ -92,7 +108,7 @@ def command_subscribe(
     a: Asm, link: BusLink, workspace: ShardContext, row: Reg32, shard: Reg32
 ) -> None:
     """Give the row's old subject up and take the new one."""
-    known = Commands.at(RAX).shards.m32(index=R12, scale=4)
+    known = Commands.at(RAX).shards.m16(index=R12, scale=4)
     a.mov(ECX, 2 * COMMAND_LINE_MAX)
     a.call(bus_open)
     with a.if_(C):
@@ -101,10 +117,11 @@ def command_subscribe(
     a.cmp(known, 0)
     with a.if_(NE):
         put(a, UNSUB)
-        a.lea(EAX, mem8(R12, COMMAND_SID, ref=COMPUTED))
-        a.call(put_decimal)
+        _put_sid(a)
         a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
         a.add(RDI, 2)
+        a.lea(RAX, COMMANDS.it.ups)
+        a.inc(Commands.at(RAX).shards.m16(GIVEN_UP, index=R12, scale=4))
     a.test(shard, shard)
     with a.if_(NZ):
         put(a, SUB)
@@ -116,13 +133,12 @@ def command_subscribe(
         a.call(put_decimal)
         a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
         a.inc(RDI)
-        a.lea(EAX, mem8(R12, COMMAND_SID, ref=COMPUTED))
-        a.call(put_decimal)
+        _put_sid(a)
         a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
         a.add(RDI, 2)
     a.call(bus_close)
     a.lea(RAX, COMMANDS.it.ups)
-    a.mov(known, shard)
+    a.mov(known, R13W)
     a.clc()
     a.ret()
 
@@ -210,7 +226,7 @@ def commands_tick(a: Asm) -> None:
             a.inc(R13D)
         with a.block() as same:
             a.lea(RAX, COMMANDS.it.ups)
-            a.cmp(Commands.at(RAX).shards.m32(index=R12, scale=4), R13D)
+            a.cmp(Commands.at(RAX).shards.m16(index=R12, scale=4), R13W)
             a.leave(E, same)
             a.call(command_subscribe)
             a.j(C, late)
@@ -320,17 +336,23 @@ def command_take(a: Asm) -> None:
     out, gone, answer, foul = map(a.label, ("out", "gone", "answer", "foul"))
     a.mov(EAX, BUS_IN.it.sid)
     a.sub(EAX, COMMAND_SID)
-    a.cmp(EAX, SHARDS_MAX)
-    a.jae(out)
-    a.lea(RCX, COMMANDS.it.ups)
-    a.mov(EDX, Commands.at(RCX).shards.m32(index=RAX, scale=4))
-    a.test(EDX, EDX)
-    a.jz(out)
+    a.j(B, out)
     a.mov(R12D, EAX)
     a.call(command_reply_judge)
     a.j(C, foul)
+    # The subscription may have been given up since the message was sent.
     a.mov(EAX, R12D)
-    # A row may have gone, or to another shard, since the message was sent.
+    a.and_(R12D, SHARDS_MAX - 1)
+    a.shr(EAX, ROW_BITS)
+    a.lea(RCX, COMMANDS.it.ups)
+    a.mov(EDX, Commands.at(RCX).shards.m32(index=R12, scale=4))
+    a.mov(ECX, EDX)
+    a.shr(ECX, 8 * GIVEN_UP)
+    a.cmp(EAX, ECX)
+    a.jne(gone)
+    a.movzx(EDX, DX)
+    a.mov(EAX, R12D)
+    # And its row may have gone, or to another shard.
     a.cmp(EAX, core.slots_used)
     a.jae(gone)
     a.shl(EAX, 4)  # a slot row is 16 bytes

@@ -29,8 +29,10 @@ from firmware.layouts.shard import End, ShardContext, ShardState
 from firmware.limits import SHARDS_MAX
 
 
-def _subscribed(w: World, row: int) -> int:
-    return int.from_bytes(bytes(w.g(COMMANDS).shards[4 * row : 4 * row + 4]), "little")
+def _subscribed(w: World, row: int) -> tuple[int, int]:
+    """Return the shard + 1, and how many subscriptions the row gave up."""
+    entry = bytes(w.g(COMMANDS).shards[4 * row : 4 * row + 4])
+    return int.from_bytes(entry[:2], "little"), int.from_bytes(entry[2:], "little")
 
 
 @model
@@ -39,14 +41,17 @@ def command_subscribe(w: World, link: int, workspace: int, row: int, shard: int)
     at, full = bus_open(w, link, workspace, 2 * COMMAND_LINE_MAX)
     if full:
         return 1
-    config, sid = w.g(FLEET_CONFIG), COMMAND_SID + row
-    if _subscribed(w, row):
-        at = put_words(w, at, b"UNSUB ", sid, b"\r\n")
+    config, (known, given_up) = w.g(FLEET_CONFIG), _subscribed(w, row)
+    entry = w.g(COMMANDS).offset_of("shards") + 4 * row
+    if known:
+        at = put_words(w, at, b"UNSUB ", COMMAND_SID + row + 256 * given_up, b"\r\n")
+        given_up = (given_up + 1) % 2**16
+        w.write(entry + 2, given_up.to_bytes(2, "little"))
     if shard:
-        bot = bytes(config.bot[: config.bot_len])
+        bot, sid = bytes(config.bot[: config.bot_len]), COMMAND_SID + row + 256 * given_up
         at = put_words(w, at, b"SUB shardfw." + bot + b".cmd.", shard - 1, b" ", sid, b"\r\n")
     bus_close(w, link, workspace, at)
-    w.write(w.g(COMMANDS).offset_of("shards") + 4 * row, shard.to_bytes(4, "little"))
+    w.write(entry, shard.to_bytes(2, "little"))
     return 0
 
 
@@ -80,7 +85,7 @@ def _subscribe_all(w: World) -> int:
         if row.flags & SLOT_ACTIVE:
             shard = w.view(ShardContext, row.context)
             wanted = shard.shard_id + 1 if shard.held else 0
-        if wanted != _subscribed(w, n) and command_subscribe(
+        if wanted != _subscribed(w, n)[0] and command_subscribe(
             w, link.address_, link.context, n, wanted
         ):
             return 1
@@ -118,17 +123,17 @@ def command_run(w: World, shard: int) -> tuple[int, int]:
 def command_take(w: World) -> None:
     """The shard of the subscription, if the row still has it."""
     core, commands = w.g(CORE), w.g(COMMANDS)
-    n = (w.g(BUS_IN).sid - COMMAND_SID) % 2**32
-    if n >= SHARDS_MAX or not _subscribed(w, n):
+    if w.g(BUS_IN).sid < COMMAND_SID:
         return
+    given_up, n = divmod(w.g(BUS_IN).sid - COMMAND_SID, SHARDS_MAX)
     if command_reply_judge(w):
         commands.refused += 1
         return
     row, result, wait = core.slots[n], int(SendResult.NOT_READY), 0
-    if n < core.slots_used and row.flags & SLOT_ACTIVE:
-        shard = w.view(ShardContext, row.context)
-        if shard.shard_id == _subscribed(w, n) - 1:
-            result, wait = command_run(w, row.context)
+    subscribed, before = _subscribed(w, n)
+    here = n < core.slots_used and row.flags & SLOT_ACTIVE and given_up == before
+    if here and w.view(ShardContext, row.context).shard_id + 1 == subscribed:
+        result, wait = command_run(w, row.context)
     if result:
         commands.refused += 1
     else:

@@ -114,7 +114,7 @@ def test_row_that_gets_another_shard(node):
     node.shard.shard_id = 7
     assert node.turn() == b""
     LAB.g(COMMANDS).changed = 1
-    assert node.turn() == b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 256\r\n"
+    assert node.turn() == b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 512\r\n"
 
 
 @pytest.mark.parametrize("gone", ["row", "slot"])
@@ -255,10 +255,33 @@ def test_shard_that_has_gone_meanwhile(node, how):
     assert node.answer(b'{"op":3,"d":{}}') == refused("not_ready")
 
 
-@pytest.mark.parametrize("sid", [COMMAND_SID - 1, COMMAND_SID + 1, COMMAND_SID + SHARDS_MAX])
+@pytest.mark.parametrize("sid", [0, COMMAND_SID - 1])
 def test_other_subscriptions_are_no_commands(node, sid):
     assert node.ask(b'{"op":3,"d":{}}', sid=sid) == b""
     assert (LAB.g(COMMANDS).taken, LAB.g(COMMANDS).refused) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "sid", [COMMAND_SID + 1, COMMAND_SID + SHARDS_MAX - 1, COMMAND_SID + SHARDS_MAX, 2**32 - 1]
+)
+def test_who_asks_a_subscription_that_is_none_is_told(node, sid):
+    assert node.answer(b'{"op":3,"d":{}}', sid=sid) == refused("not_ready")
+
+
+def test_what_was_sent_to_the_rows_former_shard_is_not_done_by_the_next(node):
+    node.shard.connected_at = node.now - 10_000 * CYCLES_PER_MS
+    node.shard.shard_id = 7
+    LAB.g(COMMANDS).changed = 1
+    node.turn()
+    assert node.answer(b'{"op":"restart"}') == refused("not_ready")
+    assert node.answer(b'{"op":"restart"}', sid=COMMAND_SID + SHARDS_MAX) == {"ok": True}
+
+
+def test_a_row_counts_what_it_gave_up_round(node):
+    entry = LAB.g(COMMANDS).offset_of("shards")
+    LAB.machine.write(entry + 2, b"\xff\xff")
+    LAB.g(COMMANDS).changed, node.shard.shard_id = 1, 7
+    assert node.turn() == b"UNSUB 16777216\r\nSUB shardfw.b1.cmd.7 256\r\n"
 
 
 def answered(text):
@@ -292,7 +315,7 @@ def test_nothing_is_said_in_the_middle_of_a_publication(idle):
     assert idle.ask(b'{"op":"restart"}') == b""
     assert idle.data.wanted == 1
     idle.data.midway = 0
-    said = b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 256\r\n"
+    said = b"UNSUB 256\r\nSUB shardfw.b1.cmd.7 512\r\n"
     assert idle.turn() == said + NOT_READY
     assert idle.data.wanted == 0
 
