@@ -30,11 +30,9 @@ class Coverage:
     def add_trace(self, image: Image, trace: list[int]) -> None:
         """Add one run: the addresses of its instructions in order."""
         table = branch_table(image)
-        for address in set(trace):
-            place = table.places.get(address)
-            if place is not None:
-                self.executed[place[0]].add(place[1])
-        for here, following in set(itertools.pairwise(trace)):
+        pairs = set(itertools.pairwise(trace))
+        self.add_executed(image, {*trace[-1:], *(here for here, _ in pairs)})
+        for here, following in pairs:
             fall = table.branches.get(here)
             if fall is not None:
                 name, offset = table.places[here]

@@ -103,7 +103,10 @@ class SemanticsJudge:
         # Between two instructions that are not judged nobody looks at the registers.
         registers = self._take() if function is not None or pending is not None else []
         if pending is not None:
-            self._compare(pending, registers)
+            if pending[1] == registers and not pending[2] and not self._written:
+                self.judged += 1  # most instructions, without another call
+            else:
+                self._compare(pending, registers)
         elif self._fault is not None:
             self._must_fault(self._fault)
         self._written.clear()

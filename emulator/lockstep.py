@@ -22,6 +22,7 @@ from emulator.coverage import add_run
 from emulator.effects import World, Write, model_of
 from emulator.environment import Environment
 from emulator.judge import SemanticsJudge
+from emulator.kept import changed
 from emulator.machine import STACK_BYTES, STACK_TOP, STOP, Machine
 from emulator.memory import PAGE, split
 from emulator.mismatch import Mismatch
@@ -350,23 +351,19 @@ class Lockstep:
         self._observe(("call", routine.name, tuple(sorted(arguments.items()))))
 
     def _leave(self, frame: _Frame, registers: list[int], vectors: list[int]) -> None:
-        routine, c = frame.routine, frame.routine.contract
+        routine = frame.routine
         off = registers[_RSP] - frame.registers[_RSP] - 8
         if off:
             raise self._bad_return(routine, registers, f"RSP is {off:+d} bytes off")
         if registers[_FLAGS] >> FLAG_BITS["df"] & 1:
             raise self._bad_return(routine, registers, "returns with DF set")
-        changed = (registers[_FLAGS] ^ frame.registers[_FLAGS]) & ~_FREE_FLAGS
-        if changed:
-            raise self._bad_return(routine, registers, f"changed bits {changed:#x} of RFLAGS")
-        allowed = {r.full for r in c.clobbers} | {o.reg.full for o in c.outputs} | {"rsp"}
-        before = (*frame.registers[:16], *_joined(frame.vectors))
-        after = (*registers[:16], *_joined(vectors))
-        for name, old, new in zip(_KEPT, before, after, strict=True):
-            if old != new and name not in allowed:
-                what = f"{name} changed from {old:#x} to {new:#x}"
-                raise self._bad_return(routine, registers, what)
-        outputs = tuple(value_of(o.reg, registers, vectors) for o in c.outputs)
+        bits = (registers[_FLAGS] ^ frame.registers[_FLAGS]) & ~_FREE_FLAGS
+        if bits:
+            raise self._bad_return(routine, registers, f"changed bits {bits:#x} of RFLAGS")
+        what = changed(routine, (frame.registers, frame.vectors), (registers, vectors))
+        if what:
+            raise self._bad_return(routine, registers, what)
+        outputs = tuple(value_of(o.reg, registers, vectors) for o in routine.contract.outputs)
         self._observe(("return", routine.name, outputs))
 
     def _bad_return(self, routine: Routine, registers: list[int], what: str) -> Mismatch:
@@ -377,10 +374,3 @@ class Lockstep:
         """Return the outputs of the call that ended, by register name."""
         values = self._log[-1].key[2]
         return dict(zip((o.reg.name for o in routine.contract.outputs), values, strict=True))
-
-
-_KEPT = (*GPR, *(f"xmm{n}" for n in range(16)))
-
-
-def _joined(halves: list[int]) -> tuple[int, ...]:
-    return tuple(low | high << 64 for low, high in zip(halves[::2], halves[1::2], strict=True))

@@ -52,6 +52,8 @@ class Page(NamedTuple):
 
 def split(address: int, size: int) -> list[tuple[int, int]]:
     """Cut a run of bytes at page boundaries into (address, size)."""
+    if 0 < size <= PAGE - address % PAGE:
+        return [(address, size)]  # nearly always
     end, parts = address + size, []
     while address < end:
         length = min(end, (address // PAGE + 1) * PAGE) - address
