@@ -35,8 +35,8 @@ RECORDED = (
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""
-RECORDED_FLEET = ("delivery", "guard", "held", "orders", "renew", "ticket", "watch")
-"""Those of the fleet; `held` has the tests of `judge`, `ticket` those of `budget`."""
+RECORDED_FLEET = ("budget", "delivery", "guard", "held", "orders", "renew", "ticket", "watch")
+"""Those of the fleet; `held` has the tests of `judge`."""
 TESTS = (
     "tests/firmware/shard",
     "tests/firmware/gateway",
