@@ -35,13 +35,11 @@ RECORDED = (
     *("slots", "step", "stop", "survive"),
 )
 """The node's test files whose calls reach a judged layer."""
-RECORDED_FLEET = ("budget", "delivery", "guard", "held", "orders", "renew", "ticket", "watch")
-"""Those of the fleet; `held` has the tests of `judge`."""
 TESTS = (
     "tests/firmware/shard",
     "tests/firmware/gateway",
     *(f"tests/firmware/node/test_{name}.py" for name in RECORDED),
-    *(f"tests/firmware/fleet/test_{name}.py" for name in RECORDED_FLEET),
+    *(f"tests/firmware/fleet/test_{name}.py" for name in FLEET),
 )
 """All calls count for all layers, so that the verdict on a routine never depends on the choice."""
 
