@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emulator.simulation import dhcp_message as dm
 from emulator.simulation.dhcp_message import DhcpMessage
