@@ -8,16 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from firmware.layouts.fleet_config import BusAuth
-from pxe.nats import NatsOptions, NatsServer, NatsUser, enrol_permissions, node_permissions
+from pxe.nats import NatsOptions, NatsUser, enrol_permissions, node_permissions
+from tests.support.approving import TOKEN, TOKEN_IN, approve, error_of, quick, served, shown
 from tests.support.enrolling import BUILD_ID, IDENTITY, EnrollingNode
-from tests.support.fleet_cli import fleet
-from toolchain.cli.fleet import approving, command
-from toolchain.cli.fleet.enrolment import Announcement, Identity
+from toolchain.cli.fleet import command
 from toolchain.config.nkey import nkey_of
 
-TOKEN = "MTk4.the-token.of_the-bot"  # noqa: S105 - of tests
 ENROL_LOGIN = {"user": "enrol", "password": "e"}
-TOKEN_IN = {"SHARDFW_TOKEN": TOKEN}
 FACTS = {
     "mac": "52:54:00:00:00:77",
     "uuid": "4c4c4544-0057-4d10-8030-b4c04f4b5931",
@@ -28,30 +25,7 @@ FACTS = {
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """The nodes of these tests speak five times a second."""
-    monkeypatch.setattr(approving, "LISTEN_S", 1.0)
-    monkeypatch.setattr(approving, "ENROLLED_S", 2.0)
-    for name in ("SHARDFW_TOKEN", "SHARDFW_NODE_PASSWORD", "SHARDFW_NODE_NKEY"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def shown(node):
-    """Return the fingerprint of a node's key."""
-    return Announcement("n7", False, 0, node.public, IDENTITY).fingerprint
-
-
-def served(work, options=None):
-    """Do async work beside a running server."""
-
-    async def run():
-        async with NatsServer(options) as server:
-            return await work(server)
-
-    return asyncio.run(run())
-
-
-async def approve(server, *words, **environ):
-    return await fleet(server.url, "approve", *words, **environ)
+    quick(monkeypatch)
 
 
 # -- listing --------------------------------------------------------------------------------------
@@ -151,11 +125,6 @@ def test_a_login_goes_along():
     assert nkey["nkey_public"] == key.public.encode()
 
 
-def error_of(result):
-    assert result.exit_code == 1, result.output
-    return result.stderr.strip().splitlines()[-1]
-
-
 def test_what_cannot_be_done_says_why():
     async def work(server):
         async with EnrollingNode(server.url) as node, EnrollingNode(server.url, "n8"):
@@ -250,82 +219,6 @@ def test_who_may_approve_and_no_more_waits_for_the_nodes_word():
     assert (done.exit_code, done.stdout) == (0, "n7 is enrolled\n"), done.output
 
 
-# -- automatic ------------------------------------------------------------------------------------
-def test_a_known_machine_is_served_once_whoever_else_waits():
-    async def work(server):
-        stranger = IDENTITY.replace("S-1", "S-9")
-        async with EnrollingNode(server.url, "n8", stranger) as other:
-            task = asyncio.create_task(
-                approve(
-                    server, "--auto", "--identity", "mac=52-54-00-00-00-77,serial=S-1", "--for", "20s",
-                    **TOKEN_IN,
-                )
-            )  # fmt: skip
-            await asyncio.sleep(0.6)
-            async with EnrollingNode(server.url) as node:
-                return other, node, await task
-
-    other, node, done = served(work)
-    assert done.exit_code == 0, done.output
-    assert done.stdout == "n7 is enrolled\n"
-    assert (other.got, node.grant is not None) == ([], True)
-
-
-def test_an_identity_that_is_given_twice_is_one_and_a_machine_may_answer_to_another():
-    async def work(server):
-        identities = ("serial=S-1", "serial=S-1", "mac=525400000077")
-        words = [word for one in identities for word in ("--identity", one)]
-        task = asyncio.create_task(approve(server, "--auto", *words, "--for", "30s", **TOKEN_IN))
-        async with EnrollingNode(server.url) as one:
-            while one.grant is None:
-                await asyncio.sleep(0.05)
-            # The same card, and another machine: it is the second identity.
-            async with EnrollingNode(server.url, "n8", IDENTITY) as two:
-                return two, await task
-
-    two, done = served(work)
-    assert done.exit_code == 0, done.output
-    assert two.grant is not None
-    assert done.stdout == "n7 is enrolled\nn8 is enrolled\n"
-
-
-def test_the_second_of_one_identity_gets_nothing():
-    async def work(server):
-        identities = ("--identity", "serial=S-1", "--identity", "serial=S-5")
-        task = asyncio.create_task(
-            approve(server, "--auto", *identities, "--for", "4s", **TOKEN_IN)
-        )
-        async with EnrollingNode(server.url) as one:
-            while one.grant is None:
-                await asyncio.sleep(0.05)
-            async with EnrollingNode(server.url, "n8") as two:
-                return two, await task
-
-    two, done = served(work)
-    assert two.got == []
-    assert "says that it is serial=S-1, which n7 0x" in done.stderr
-    assert error_of(done).startswith(
-        "Error: within 4 s nobody came as serial=S-5. Does the node run"
-    )
-
-
-def test_one_that_takes_nothing_does_not_keep_the_next_one_waiting_for_ever():
-    async def work(server):
-        task = asyncio.create_task(
-            approve(server, "--auto", "--identity", "serial=S-1", "--for", "20s", **TOKEN_IN)
-        )
-        async with EnrollingNode(server.url, deaf=True) as one:
-            while not one.got:
-                await asyncio.sleep(0.05)
-            async with EnrollingNode(server.url, "n8") as two:
-                return two, await task
-
-    two, done = served(work)
-    assert done.exit_code == 0, done.output
-    assert two.grant is not None
-    assert "Whoever comes next as serial=S-1 is served" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -354,7 +247,7 @@ def test_wrong_usage_is_refused_before_anything_is_released(words, said):
     assert said in " ".join(result.stderr.split())
 
 
-# -- what may be said, and by whom ----------------------------------------------------------------
+# -- by whom --------------------------------------------------------------------------------------
 def test_the_restricted_user_may_enrol_and_do_nothing_else():
     options = NatsOptions(
         users=(
@@ -393,61 +286,3 @@ def test_the_restricted_user_may_enrol_and_do_nothing_else():
     assert "An operator subscribes to shardfw.b1.enrol.* and publishes to _E.>" in error_of(
         no_operator
     )
-
-
-def line(body, *, subject="shardfw.b1.enrol.n7", reply="_E.n7.3fa2c1d0.c.1"):
-    return Announcement.parse(subject, reply, body.encode())
-
-
-KEY = "ab" * 32
-
-
-def test_an_announcement_is_read_strictly():
-    good = f"1 waiting 0 {KEY} {IDENTITY}"
-    assert line(good).node == "n7"
-    assert line(f"1 enrolled 12 {KEY} {IDENTITY}", reply="").enrolled
-    for body in (
-        "", good + " ", " " + good, good.replace("1 w", "2 w"), good.replace("waiting", "asking"),
-        good.replace(" 0 ", " 00 "), good.replace(KEY, KEY[:-1]), good.replace(KEY, KEY.upper()),
-        good.replace("525400000077", "52540000007"), good.replace(BUILD_ID, BUILD_ID[:-2]),
-        good.replace("S-1", "S 1"), good.replace("S-1", "x" * 65), good.replace("S-1", "\x1b[31m"),
-    ):  # fmt: skip
-        assert line(body) is None, body
-    assert line(good, subject="shardfw.b1.enrol.n*7") is None
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["", "$KV.shardfw.b1.ctl.plan", "_E.n8.3fa2c1d0.c.1", "_I.n7.3fa2c1d0.c.1", "_E.n7.3fa2c1d0.c.0",
-     "_E.n7.3fa2c1d0.c.1.x", "_E.n7.3fa2c1d.c.1", "_E.n7.3fa2c1d0.d.1", "_E.n7.3fa2c1d0.c.*"],
-)  # fmt: skip
-def test_an_answer_goes_to_the_inbox_of_that_node_alone(reply):
-    assert line(f"1 waiting 0 {KEY} {IDENTITY}", reply=reply) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [
-        ("mac=52:54:00:00:00:77", True),
-        ("mac=525400000077,serial=S-1", True),
-        ("uuid=4C4C4544-0057-4D10-8030-B4C04F4B5931", True),
-        ("serial=S-1", True),
-        ("serial=S 1", False),
-        ("mac=525400000077,serial=S-2", False),
-        ("uuid=4c4c4544-0057-4d10-8030-b4c04f4b5932", False),
-    ],
-)
-def test_an_identity_is_all_that_is_given_of_it(text, matches):
-    assert Identity.parse(text).is_of(line(f"1 waiting 0 {KEY} {IDENTITY}")) == matches
-
-
-def test_a_serial_number_is_compared_as_the_node_writes_it():
-    assert Identity.parse("serial=VMware-56 4d  ").serial == "VMware-56_4d"
-    assert Identity.parse("serial=" + "x" * 80).serial == "x" * 64
-
-
-def test_a_key_of_small_order_is_not_sealed_to():
-    from toolchain.cli.fleet.connect import FleetError
-
-    with pytest.raises(FleetError, match="n7 announces a public key that is none"):
-        Announcement("n7", False, 0, bytes(32), IDENTITY, "_E.x").seal("b1", b"grant")
