@@ -17,6 +17,9 @@ def der(tag: int, *parts: bytes) -> bytes:
     return bytes([tag, 128 + len(raw)]) + raw + body
 
 
+TRUE, FALSE = der(BOOLEAN, b"\xff"), der(BOOLEAN, b"\0")
+
+
 def integer(value: int) -> bytes:
     """Return an INTEGER."""
     return der(INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))

@@ -11,49 +11,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.errors import describe
-from firmware.layouts.x509 import (
-    PATH_ANY,
-    Certificate,
-    CertificateFlag,
-    KeyKind,
-    KeyUsage,
-    PublicKey,
-    SignatureAlgorithm,
-)
-from firmware.x509.certificate import x509_extension, x509_parse, x509_same
-from firmware.x509.key import x509_key
+from firmware.layouts.x509 import PATH_ANY, CertificateFlag, KeyKind, KeyUsage, SignatureAlgorithm
+from firmware.x509.certificate import x509_same
 from tests.support import certificates as c
-from tests.support.lab import Lab
-
-LAB = Lab(x509_parse, x509_extension, x509_same, x509_key, slots=0)
-QUICK = Lab(x509_parse, slots=0, semantics=False)
-
-
-class Parsed:
-    """A certificate that went through the parser."""
-
-    def __init__(self, encoded, *, first=False, lab=LAB):
-        lab.reset()
-        self.lab, self.at = lab, lab.machine.alloc(Certificate.SIZE)
-        start = lab.put(encoded, first=first)
-        given = {"encoded": start, "length": len(encoded), "certificate": self.at}
-        self.error = lab.call(x509_parse, **given).outputs["eax"]
-        self.view = lab.view(Certificate, self.at)
-        assert self.view.error == self.error
-
-    def slice(self, name):
-        found = getattr(self.view, name)
-        return self.lab.machine.read(found.start, found.size)
-
-
-def reason(fields):
-    encoded = fields.encode() if isinstance(fields, c.Fields) else fields
-    return describe(Parsed(encoded, lab=QUICK).error)
-
-
-def with_extensions(*extensions, **fields):
-    return c.Fields(extensions=list(extensions), **fields)
+from tests.support.parsed import LAB, QUICK, Parsed, reason, with_extensions
 
 
 def test_x509_parse_keeps_every_part():
@@ -112,76 +73,6 @@ def test_x509_parse_without_extensions_says_nothing():
 def test_x509_parse_signature_algorithms(algorithm, wanted):
     got = Parsed(c.Fields(inside=algorithm).encode())
     assert (got.error, got.view.signature_algorithm) == (0, wanted)
-
-
-ODD_2048 = (1 << 2047) + 1
-KEYS = [
-    (c.spki(c.P256, c.POINT), KeyKind.P256),
-    (c.spki(c.P384, b"\4" + bytes(96)), KeyKind.P384),
-    (c.spki(c.P256, b"\2" + bytes(32)), 0),  # compressed
-    (c.spki(c.P256, b"\3" + bytes(64)), 0),
-    (c.spki(c.P384, b"\4" + bytes(64)), 0),
-    (c.spki(c.P256, b""), 0),
-    (c.spki(c.der(c.SEQUENCE, c.der(c.OID, bytes.fromhex("2b6570"))), bytes(32)), 0),
-    # Explicit parameters instead of a named curve.
-    (
-        c.spki(
-            c.der(c.SEQUENCE, c.der(c.OID, bytes.fromhex("2a8648ce3d0201")), b"\x30\0"), c.POINT
-        ),
-        0,
-    ),
-    (c.rsa_key(ODD_2048, 65537), KeyKind.RSA),
-    (c.rsa_key(ODD_2048, 3), KeyKind.RSA),
-    (c.rsa_key((1 << 4095) + 1, 0xFFFF_FFFF), KeyKind.RSA),
-    (c.rsa_key(ODD_2048, 1), 0),
-    (c.rsa_key(ODD_2048, 65536), 0),
-    (c.rsa_key(ODD_2048, 1 << 32 | 1), 0),
-    (c.rsa_key(ODD_2048, -3), 0),
-    (c.rsa_key(ODD_2048 - 1, 65537), 0),
-    (c.rsa_key((1 << 2046) + 1, 65537), 0),  # 2047 bits
-    (c.rsa_key((1 << 2039) + 1, 65537), 0),
-    (c.rsa_key((1 << 4103) + 1, 65537), 0),
-    (c.spki(c.der(c.SEQUENCE, c.der(c.OID, bytes.fromhex("2a864886f70d010101"))), b"x"), 0),
-]
-
-
-@pytest.mark.parametrize(("key", "kind"), KEYS)
-def test_x509_parse_keys(key, kind):
-    got = Parsed(c.Fields(key=key).encode())
-    assert (got.error, got.view.key.kind) == (0, kind)
-
-
-BAD_KEYS = [
-    b"\x30\0",
-    c.der(c.SEQUENCE, c.P256),
-    c.der(c.SEQUENCE, c.P256, c.der(c.BITS)),
-    c.spki(c.P256, c.POINT, unused=1),
-    c.der(c.SEQUENCE, c.P256, c.der(c.BITS, b"\0", c.POINT), b"\5\0"),
-    c.der(c.SEQUENCE, c.P256, c.der(c.OCTETS, b"\0", c.POINT)),
-    c.spki(c.RSA, b""),
-    c.spki(c.RSA, b"\x30\0"),
-    c.spki(c.RSA, c.der(c.SEQUENCE, c.integer(-5), c.integer(3))),
-    c.spki(c.RSA, c.der(c.SEQUENCE, c.integer(ODD_2048))),
-    c.spki(c.RSA, c.der(c.SEQUENCE, c.integer(ODD_2048), c.integer(3)) + b"\0"),
-    c.spki(c.RSA, c.der(c.SEQUENCE, c.integer(ODD_2048), c.integer(3), c.integer(3))),
-    c.spki(c.RSA, c.der(c.SEQUENCE, c.der(c.INTEGER, bytes(2), b"\x80"), c.integer(3))),
-]
-
-
-@pytest.mark.parametrize("key", BAD_KEYS)
-def test_x509_parse_malformed_keys_are_refused(key):
-    fields = c.Fields(key=key)
-    at = fields.encode().index(fields.subject) + len(fields.subject)
-    assert reason(fields) == f"x509.not_der({at})"
-
-
-@pytest.mark.parametrize("info", [*BAD_KEYS, b"", b"\5\0", c.rsa_key(ODD_2048, 3) + b"\0"])
-@pytest.mark.parametrize("first", [False, True], ids=["ends", "begins"])
-def test_x509_key_alone_is_refused_as_well(info, first):
-    LAB.reset()
-    key, at = LAB.machine.alloc(PublicKey.SIZE), LAB.put(info, first=first)
-    LAB.machine.write(key, bytes(PublicKey.SIZE))
-    assert LAB.call(x509_key, info=at, end=at + len(info), key=key).outputs["cf"] == 1
 
 
 GOOD = c.Fields()
@@ -255,132 +146,6 @@ def test_x509_parse_names_the_place_of_what_is_wrong():
     assert reason(encoded) == f"x509.not_der({at})"
 
 
-TRUE, FALSE = c.der(c.BOOLEAN, b"\xff"), c.der(c.BOOLEAN, b"\0")
-EXTENSIONS = {
-    "unknown": (c.extension(b"\x2a\x03", b"x"), "none"),
-    "unknown-critical": (c.extension(b"\x2a\x03", b"x", critical=True), "critical"),
-    "policies-critical": (c.extension(32, b"x", critical=True), "critical(32)"),
-    "id-ce-beyond": (c.extension(200, b"x", critical=True), "critical(200)"),
-    "id-ce-longer": (c.extension(b"\x55\x1d\x81\x01", b"x", critical=True), "critical"),
-    "other-arc": (c.extension(b"\x55\x04\x13", b"x", critical=True), "critical"),
-    "critical-false": (
-        c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), FALSE, b"\4\0"),
-        "extension(14)",
-    ),
-    "critical-one": (
-        c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), c.der(c.BOOLEAN, b"\1"), b"\4\0"),
-        "extension(14)",
-    ),
-    "critical-long": (
-        c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), c.der(c.BOOLEAN, b"\xff\xff"), b"\4\0"),
-        "extension(14)",
-    ),
-    "critical-cut": (
-        c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), b"\1\5"),
-        "extension(14)",
-    ),
-    "no-oid": (c.der(c.SEQUENCE, b"\4\0"), "extension"),
-    "oid-empty": (c.extension(b"", b""), "extension"),
-    "no-value": (c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e")), "extension(14)"),
-    "value-tag": (c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), b"\5\0"), "extension(14)"),
-    "trailing": (
-        c.der(c.SEQUENCE, c.der(c.OID, b"\x55\x1d\x0e"), b"\4\0\5\0"),
-        "extension(14)",
-    ),
-    "not-a-sequence": (b"\5\0", "extension"),
-    # basicConstraints
-    "bc-no-ca": (c.extension(19, c.der(c.SEQUENCE)), "none"),
-    "bc-ca": (c.extension(19, c.der(c.SEQUENCE, TRUE)), "none"),
-    "bc-false": (c.extension(19, c.der(c.SEQUENCE, FALSE)), "extension(19)"),
-    "bc-long": (c.extension(19, c.der(c.SEQUENCE, c.der(c.BOOLEAN, b"\0\xff"))), "extension(19)"),
-    "bc-length-alone": (c.extension(19, c.der(c.SEQUENCE, c.integer(1))), "extension(19)"),
-    "bc-negative": (c.extension(19, c.der(c.SEQUENCE, TRUE, c.integer(-1))), "extension(19)"),
-    "bc-huge": (c.extension(19, c.der(c.SEQUENCE, TRUE, c.integer(1 << 32))), "extension(19)"),
-    "bc-more": (
-        c.extension(19, c.der(c.SEQUENCE, TRUE, c.integer(1), b"\5\0")),
-        "extension(19)",
-    ),
-    "bc-other": (c.extension(19, c.der(c.SEQUENCE, TRUE, b"\5\0")), "extension(19)"),
-    "bc-trailing": (c.extension(19, c.der(c.SEQUENCE) + b"\0"), "extension(19)"),
-    "bc-empty": (c.extension(19, b""), "extension(19)"),
-    # keyUsage
-    "ku-two-bytes": (c.extension(15, c.der(c.BITS, b"\7\x80\x80")), "none"),
-    "ku-three-bytes": (c.extension(15, c.der(c.BITS, b"\7\x80\x80\x80")), "extension(15)"),
-    "ku-zero": (c.extension(15, c.der(c.BITS, b"\0\0")), "extension(15)"),
-    "ku-trailing-zero": (c.extension(15, c.der(c.BITS, b"\4\x20")), "extension(15)"),
-    "ku-unused-set": (c.extension(15, c.der(c.BITS, b"\6\x20")), "extension(15)"),
-    "ku-empty": (c.extension(15, c.der(c.BITS, b"\0")), "extension(15)"),
-    "ku-nothing": (c.extension(15, c.der(c.BITS)), "extension(15)"),
-    "ku-tag": (c.extension(15, c.der(c.OCTETS, b"\7\x80")), "extension(15)"),
-    "ku-trailing": (c.extension(15, c.der(c.BITS, b"\7\x80") + b"\0"), "extension(15)"),
-    # extKeyUsage
-    "eku": (c.extension(37, c.der(c.SEQUENCE, c.CLIENT_AUTH)), "none"),
-    "eku-tag-outside": (c.extension(37, b"\5\0"), "extension(37)"),
-    "eku-empty": (c.extension(37, c.der(c.SEQUENCE)), "extension(37)"),
-    "eku-oid-empty": (c.extension(37, c.der(c.SEQUENCE, b"\6\0")), "extension(37)"),
-    "eku-tag": (c.extension(37, c.der(c.SEQUENCE, b"\5\0")), "extension(37)"),
-    "eku-trailing": (c.extension(37, c.der(c.SEQUENCE, c.CLIENT_AUTH) + b"\0"), "extension(37)"),
-    # subjectAltName
-    "san-kinds": (
-        c.extension(
-            17,
-            c.der(
-                c.SEQUENCE,
-                b"\xa0\0",
-                b"\x81\0",
-                b"\xa3\0",
-                b"\xa4\0",
-                b"\xa5\0",
-                b"\x86\0",
-                b"\x88\0",
-            ),
-        ),
-        "none",
-    ),
-    "san-ipv6": (c.extension(17, c.der(c.SEQUENCE, c.der(0x87, bytes(16)))), "none"),
-    "san-ip": (c.extension(17, c.der(c.SEQUENCE, c.der(0x87, bytes(5)))), "extension(17)"),
-    "san-empty": (c.extension(17, c.der(c.SEQUENCE)), "extension(17)"),
-    "san-primitive": (c.extension(17, c.der(c.SEQUENCE, b"\x80\0")), "extension(17)"),
-    "san-constructed": (c.extension(17, c.der(c.SEQUENCE, b"\xa2\0")), "extension(17)"),
-    "san-number": (c.extension(17, c.der(c.SEQUENCE, b"\x89\0")), "extension(17)"),
-    "san-class": (c.extension(17, c.der(c.SEQUENCE, b"\x16\0")), "extension(17)"),
-    "san-application": (c.extension(17, c.der(c.SEQUENCE, b"\x42\0")), "extension(17)"),
-    "san-cut": (c.extension(17, c.der(c.SEQUENCE, b"\x82\5ab")), "extension(17)"),
-    "san-trailing": (c.extension(17, c.der(c.SEQUENCE, b"\x82\0") + b"\0"), "extension(17)"),
-    "san-tag": (c.extension(17, b"\5\0"), "extension(17)"),
-    # nameConstraints
-    "nc-empty": (c.extension(30, c.der(c.SEQUENCE)), "extension(30)"),
-    "nc-trailing": (c.extension(30, c.der(c.SEQUENCE, b"\xa0\0") + b"\0"), "extension(30)"),
-    "nc-tag": (c.extension(30, b"\5\0"), "extension(30)"),
-}
-
-
-@pytest.mark.parametrize(("given", "wanted"), EXTENSIONS.values(), ids=EXTENSIONS)
-def test_x509_parse_extensions(given, wanted):
-    got = reason(with_extensions(c.extension(35, b"before"), given))
-    assert got == (wanted if wanted == "none" else f"x509.{wanted}")
-
-
-@pytest.mark.parametrize("number", [14, 15, 17, 19, 30, 32, 37, 63])
-def test_x509_parse_an_extension_twice_is_refused(number):
-    values = {
-        15: c.der(c.BITS, b"\7\x80"),
-        17: c.der(c.SEQUENCE, b"\x82\0"),
-        19: c.der(c.SEQUENCE),
-        30: c.der(c.SEQUENCE, c.der(0xA0, c.der(c.SEQUENCE, b"\x82\0"))),
-        37: c.der(c.SEQUENCE, c.SERVER_AUTH),
-    }
-    one = c.extension(number, values.get(number, b""))
-    between = c.extension(31, b"")
-    assert reason(with_extensions(one, between, one)) == f"x509.duplicate({number})"
-
-
-def test_x509_parse_any_extended_key_usage_is_not_server_auth():
-    anything = c.der(c.OID, bytes.fromhex("551d2500"))
-    got = Parsed(with_extensions(c.extension(37, c.der(c.SEQUENCE, anything))).encode())
-    assert got.view.flags == CertificateFlag.EXTENDED_KEY_USAGE
-
-
 def made_by_cryptography(key):
     """Return a certificate as another library writes one."""
     names = [x509.NameAttribute(x509.NameOID.COMMON_NAME, "A Root")]
@@ -429,7 +194,7 @@ def test_x509_parse_reads_what_another_library_writes(key, kind):
 SAMPLE = with_extensions(
     c.extension(15, c.der(c.BITS, b"\5\xa0"), critical=True),
     c.extension(17, c.der(c.SEQUENCE, c.der(0x82, b"a.test"), c.der(0x87, bytes(4)))),
-    c.extension(19, c.der(c.SEQUENCE, TRUE, c.integer(3))),
+    c.extension(19, c.der(c.SEQUENCE, c.TRUE, c.integer(3))),
     c.extension(30, c.der(c.SEQUENCE, c.der(0xA0, c.der(c.SEQUENCE, c.der(0x82, b"t"))))),
     c.extension(37, c.der(c.SEQUENCE, c.SERVER_AUTH)),
 ).encode()
