@@ -6,78 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.json.feed import json_feed, json_reset
 from firmware.layouts import json as layout
-from firmware.layouts.json import (
-    DocumentField,
-    JsonField,
-    JsonKind,
-    JsonParser,
-    JsonState,
-    Vocabulary,
-)
-from firmware.layouts.shard import ShardContext
-from tests.support.lab import Lab
-
-LAB = Lab(json_feed, json_reset)
-
-
-class Parser:
-    """The parser of a shard."""
-
-    def __init__(self, vocabulary=Vocabulary.ENVELOPE):
-        LAB.reset()
-        self.at = LAB.view(ShardContext, LAB.shard()).gateway.parser.address_
-        LAB.machine.write(self.at, b"\xa5" * JsonParser.SIZE)
-        self.room = LAB.machine.alloc(8192, align=1)
-        self.view.vocabulary = vocabulary
-        LAB.call(json_reset, parser=self.at)
-
-    def again(self):
-        LAB.call(json_reset, parser=self.at)
-
-    @property
-    def view(self):
-        return LAB.view(JsonParser, self.at)
-
-    def feed(self, text, *, offset=0):
-        """Feed a part; the byte behind it is one that would be noticed if it were read."""
-        LAB.machine.write(self.room + offset, text + b'"')
-        return LAB.call(
-            json_feed, parser=self.at, text=self.room + offset, length=len(text)
-        ).outputs["eax"]
-
-    def kind(self, field):
-        return JsonKind(self.view.kinds[field])
-
-    def value(self, field):
-        return int.from_bytes(self.view.values[4 * field : 4 * field + 4], "little")
-
-    def text(self, field, name):
-        return bytes(getattr(self.view, name)[: self.value(field)])
+from firmware.layouts.json import JsonField, JsonKind, JsonState
+from tests.support.json_parser import READY, Parser
 
 
 def parse(text):
     parser = Parser()
     parser.feed(text)
     return parser
-
-
-READY = json.dumps(
-    {
-        "t": "READY",
-        "s": 1,
-        "op": 0,
-        "d": {
-            "v": 10,
-            "user": {"session_id": "no", "t": "no", "x": {"id": "no"}, "id": "81384788765712384"},
-            "guilds": [{"unavailable": True}],
-            "session_id": "4e2e56c2d3b7",
-            "resume_gateway_url": "wss://gateway-us-east1-b.discord.gg",
-            "shard": [3, 16],
-        },
-    }
-).encode()
 
 
 def check_ready(parser):
@@ -355,88 +292,3 @@ def test_json_feed_accepts_exactly_what_a_strict_parser_accepts(start, rest, end
     if parser.view.error & 0xFFFF_0000 == layout.DUPLICATE_KEY.code:
         return
     assert whole == strict(text)
-
-
-BOT = json.dumps(
-    {
-        "url": "ws://gateway.test:8080/ws",
-        "shards": 9,
-        "total": 1,
-        "session_start_limit": {
-            "total": 1000, "remaining": 999, "reset_after": 14400000, "max_concurrency": 16,
-            "url": "no", "deeper": {"total": 5},
-        },
-        "endpoints": {"gateway": "no"},
-        "retry_after": 1.5,
-    }
-).encode()  # fmt: skip
-WELL_KNOWN = json.dumps(
-    {
-        "url": "no",
-        "session_start_limit": {"total": 1},
-        "endpoints": {"api": "http://a", "gateway": "ws://fluxer.test", "total": 3},
-        "retry_after": 30,
-    }
-).encode()
-
-
-def document(vocabulary, text):
-    parser = Parser(vocabulary)
-    assert parser.feed(text) == 0
-    assert parser.view.state == JsonState.END
-    return parser
-
-
-def kept(parser):
-    return {
-        field.name: parser.value(field)
-        for field in DocumentField
-        if parser.kind(field) not in (JsonKind.ABSENT, JsonKind.OBJECT)
-    }
-
-
-def test_json_feed_keeps_of_a_bot_document_what_discovery_needs():
-    parser = document(Vocabulary.GATEWAY_BOT, BOT)
-    assert parser.text(DocumentField.URL, "resume_url") == b"ws://gateway.test:8080/ws"
-    assert kept(parser) == {
-        "URL": 25, "TOTAL": 1000, "REMAINING": 999, "RESET_AFTER": 14400000,
-        "MAX_CONCURRENCY": 16, "RETRY_AFTER": 1500, "SHARDS": 9,
-    }  # fmt: skip
-    assert parser.kind(DocumentField.RETRY_AFTER) == JsonKind.DECIMAL
-
-
-def test_json_feed_keeps_of_a_well_known_document_what_discovery_needs():
-    parser = document(Vocabulary.WELL_KNOWN, WELL_KNOWN)
-    assert parser.text(DocumentField.URL, "resume_url") == b"ws://fluxer.test"
-    assert kept(parser) == {"URL": 16, "RETRY_AFTER": 30}
-
-
-@pytest.mark.parametrize("vocabulary", [Vocabulary.GATEWAY_BOT, Vocabulary.WELL_KNOWN])
-def test_json_feed_of_an_envelope_keeps_nothing_for_a_document(vocabulary):
-    assert kept(document(vocabulary, READY)) == {}
-
-
-def test_json_feed_a_new_message_leaves_the_vocabulary():
-    parser = document(Vocabulary.WELL_KNOWN, WELL_KNOWN)
-    parser.again()
-    assert parser.view.vocabulary == Vocabulary.WELL_KNOWN
-
-
-@settings(max_examples=60, deadline=None)
-@given(cut=st.integers(0, len(BOT)), vocabulary=st.sampled_from(Vocabulary))
-def test_json_feed_documents_in_any_two_parts(cut, vocabulary):
-    parser = Parser(vocabulary)
-    assert parser.feed(BOT[:cut]) == 0
-    assert parser.feed(BOT[cut:]) == 0
-    assert parser.view.state == JsonState.END
-
-
-def test_json_feed_a_document_key_that_is_no_utf8_is_only_unknown():
-    assert kept(document(Vocabulary.WELL_KNOWN, b'{"' + b"\xff" * 24 + b'":1}')) == {}
-
-
-def test_json_feed_a_document_key_counts_to_its_last_letter():
-    nested = b'"session_start_limit":{"max_concurrency_x":1,"max_conc":2,"reset_aftex":3}'
-    parser = document(Vocabulary.GATEWAY_BOT, b'{"session_start_limix":4,' + nested + b"}")
-    assert kept(parser) == {}
-    assert parser.kind(DocumentField.NESTED) == JsonKind.OBJECT
