@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolchain.asm.blocks import Block, If, Loop
 from toolchain.asm.encode import choose
 from toolchain.asm.errors import AsmError
 from toolchain.asm.instructions import Instructions
@@ -14,8 +15,6 @@ from toolchain.asm.operands import BY_SIZE, Mem, Mem64, Region
 from toolchain.asm.registers import RAX, RDX, RSP, Reg8, Reg64
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import iced_x86 as ix
 
     from toolchain.asm.conditions import Condition
@@ -67,76 +66,6 @@ class Line:
     def where(self) -> str:
         """`file:line` of the call that emitted it."""
         return f"{self.file}:{self.lineno}"
-
-
-class If:
-    """The block of `with a.if_(cc):`; `a.else_()` after it needs the object's label."""
-
-    def __init__(self, asm: Asm, end: Label) -> None:
-        self._asm, self._end = asm, end
-
-    def __bool__(self) -> bool:
-        raise TypeError("a block has no truth value at build time; write `with a.if_(...):`")
-
-    def __enter__(self) -> None:
-        self._asm.opened(self)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._asm.place(self._end)
-            self._asm.closed_if = (len(self._asm.lines), self._end)
-
-
-class Loop:
-    """The block of `with a.loop() as top:`; repeat with `a.again(cc, top)`, leave with `top.out`."""
-
-    def __init__(self, asm: Asm, top: Label, out: Label) -> None:
-        self._asm, self.top, self.out = asm, top, out
-
-    def __bool__(self) -> bool:
-        raise TypeError("a block has no truth value at build time; write `with a.loop() as top:`")
-
-    def __enter__(self) -> Loop:
-        self._asm.opened(self)
-        self._asm.place(self.top)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._asm.place(self.out)
-
-
-class Block:
-    """The block of `with a.block() as out:`; `a.leave(cc, out)` jumps past its end."""
-
-    def __init__(self, asm: Asm, out: Label) -> None:
-        self._asm, self._out = asm, out
-
-    def __bool__(self) -> bool:
-        raise TypeError("a block has no truth value at build time; write `with a.block() as out:`")
-
-    def __enter__(self) -> Label:
-        self._asm.opened(self)
-        return self._out
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._asm.place(self._out)
 
 
 class Asm(Instructions):
