@@ -4,32 +4,21 @@ It asks the ROM for the DHCPACK and the NIC, the BIOS for the memory map, shuts 
 stack down, and goes to 32-bit code. It stays on the ROM's stack until then.
 """
 
-from firmware.boot.low import (
-    BOOT_GDT,
-    BOOT_GDTR,
-    EVERYTHING,
-    REGIONS,
-    SELECTOR_CODE32,
-    low8,
-    low16,
-    low32,
-)
+from firmware.boot.bios import a20_open, bios_memory_map
+from firmware.boot.low import BOOT_GDT, BOOT_GDTR, EVERYTHING, SELECTOR_CODE32, low8, low16, low32
 from firmware.boot.paging import enter_long
 from firmware.layouts import pxe
 from firmware.layouts.boot import (
     ACK_MAX,
     BOOT_INFO_ADDRESS,
     LOW_BOOT,
-    REGIONS_MAX,
     BootInfo,
     BootPacket,
     BootPath,
-    MemoryRegion,
 )
 from firmware.layouts.pci import ADDRESS_PORT, DATA_PORT, PciCommand, PciRegister
 from firmware.layouts.pxe import BANG_PXE, PXENV, CachedInfo
 from toolchain.asm import (
-    AL,
     AX,
     BX,
     CR0,
@@ -38,8 +27,6 @@ from toolchain.asm import (
     DS,
     DX,
     EAX,
-    EBX,
-    ECX,
     EDI,
     EDX,
     ES,
@@ -51,12 +38,10 @@ from toolchain.asm import (
     A,
     Asm,
     B,
-    C,
     In,
     Offset,
     Out,
     Reg16,
-    Region,
     Z,
     mem16,
     mem32,
@@ -64,13 +49,11 @@ from toolchain.asm import (
 )
 from toolchain.layout import Data
 
-SMAP = int.from_bytes(b"PAMS", "little")
 ENTRY_TSC = Data("entry_tsc", 8, bytes(8), section=".boot", doc="TSC at the first instruction")
 ENTRY_PXENV = Data("entry_pxenv", 4, bytes(4), section=".boot", doc="ES:BX on entry")
 PXE_API = Data("pxe_api", 4, bytes(4), section=".boot", doc="entry point of the ROM; 0 = none")
 BLOCK = Data("pxe_block", pxe.BLOCK_BYTES, bytes(pxe.BLOCK_BYTES), section=".boot",
              doc="parameters of a PXE call")  # fmt: skip
-A20_LOW, A20_HIGH = Region("0:500", "a word to test A20 with"), Region("FFFF:510", "its alias")
 # CachedInfo is placed at the symbol; 16-bit code takes its address from the linker.
 INFO = CachedInfo(None, symbol=BLOCK)
 
@@ -248,100 +231,6 @@ def pxe_shutdown(a: Asm) -> None:
         a.in_(EAX, DX)
         a.and_(EAX, 0xFFFF & ~PciCommand.BUS_MASTER)
         a.out(DX, EAX)
-    a.ret()
-
-
-@routine(
-    clobbers=EVERYTHING,
-    reads=[LOW_BOOT],
-    writes=[LOW_BOOT],
-    bits=16,
-    section=".boot",
-    source="ACPI 6.5, 15.1",
-)
-def bios_memory_map(a: Asm) -> None:
-    """Ask the BIOS for the memory map, entry by entry; DS and ES are 0."""
-    done, skip = a.label("done"), a.label("skip")
-    a.xor(EBX, EBX)
-    with a.loop() as entries:
-        a.mov(AX, low16(BootInfo.region_count))
-        a.imul(DI, AX, MemoryRegion.SIZE)
-        a.add(DI, REGIONS)
-        # A BIOS that writes 20 bytes leaves the attributes as they are here: valid.
-        a.mov(mem32(DI, MemoryRegion.attributes.offset, ref=LOW_BOOT), 1)
-        a.mov(ECX, MemoryRegion.SIZE)
-        a.mov(EDX, SMAP)
-        a.mov(EAX, 0xE820)
-        a.int_(0x15)
-        a.j(C, done)
-        a.cmp(EAX, SMAP)
-        a.j(NZ, done)
-        a.cmp(CX, MemoryRegion.attributes.offset)
-        a.j(B, done)
-        a.test(mem16(DI, MemoryRegion.attributes.offset, ref=LOW_BOOT), 1)
-        a.j(Z, skip)
-        a.inc(low16(BootInfo.region_count))
-        a.place(skip)
-        a.test(EBX, EBX)
-        a.jz(done)
-        # Two rows stay free for the parts that the boot program takes.
-        a.cmp(low16(BootInfo.region_count), REGIONS_MAX - 2)
-        a.again(B, entries)
-    a.place(done)
-    a.ret()
-
-
-@routine(
-    outputs=[Out(AX, "0 = address line 20 is masked")],
-    clobbers=[ECX],
-    reads=[A20_LOW, A20_HIGH],
-    writes=[A20_LOW, A20_HIGH],
-    bits=16,
-    section=".boot",
-    source="Intel 8042 and PS/2 technical reference: gate A20",
-)
-def a20_differs(a: Asm) -> None:
-    """Tell whether FFFF:510 is another byte than 0:500; both are put back."""
-    low, high = mem16(None, 0x500, ref=A20_LOW), mem16(None, 0x510, ref=A20_HIGH, segment=FS)
-    a.mov(AX, 0xFFFF)
-    a.mov(FS, AX)
-    a.mov(CX, low)
-    a.mov(AX, high)
-    a.push(AX)
-    a.mov(AX, CX)
-    a.not_(AX)
-    a.mov(high, AX)
-    a.xor(AX, low)
-    a.mov(low, CX)
-    a.pop(CX)
-    a.mov(high, CX)
-    a.xor(AX, -1)
-    a.ret()
-
-
-@routine(
-    clobbers=EVERYTHING,
-    calls=[a20_differs],
-    bits=16,
-    section=".boot",
-    source="Ralf Brown's interrupt list, INT 15/AX=2401h; PS/2 port 92h",
-)
-def a20_open(a: Asm) -> None:
-    """Let addresses above 1 MB through: by the BIOS, else by port 92h."""
-    is_open = a.label("open")
-    a.call(a20_differs)
-    a.test(AX, AX)
-    a.jnz(is_open)
-    a.mov(AX, 0x2401)
-    a.int_(0x15)
-    a.call(a20_differs)
-    a.test(AX, AX)
-    a.jnz(is_open)
-    a.in_(AL, 0x92)
-    a.or_(AL, 0x02)
-    a.and_(AL, 0xFE)  # bit 0 would reset the machine
-    a.out(0x92, AL)
-    a.place(is_open)
     a.ret()
 
 
