@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from firmware.abi import CALLER_SAVED
 from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
-from firmware.crypto.aes_gcm_soft import aes_gcm_key_soft, aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.aes_gcm_soft import aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.aes_key_soft import aes_gcm_key_soft
 from firmware.crypto.p256 import p256_agree_adx, p256_agree_base, p256_public_adx, p256_public_base
 from firmware.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
 from firmware.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2

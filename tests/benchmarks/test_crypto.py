@@ -11,7 +11,8 @@ from __future__ import annotations
 import pytest
 
 from firmware.crypto.aes_gcm import aes_gcm_key_aesni, aes_gcm_open_aesni, aes_gcm_seal_aesni
-from firmware.crypto.aes_gcm_soft import aes_gcm_key_soft, aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.aes_gcm_soft import aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.aes_key_soft import aes_gcm_key_soft
 from firmware.crypto.chacha20_poly1305 import (
     chacha20_poly1305_key,
     chacha20_poly1305_open,

@@ -6,11 +6,8 @@ from emulator.models.crypto.aes_gcm import (
     aes_gcm_open_aesni,
     aes_gcm_seal_aesni,
 )
-from emulator.models.crypto.aes_gcm_soft import (
-    aes_gcm_key_soft,
-    aes_gcm_open_soft,
-    aes_gcm_seal_soft,
-)
+from emulator.models.crypto.aes_gcm_soft import aes_gcm_open_soft, aes_gcm_seal_soft
+from emulator.models.crypto.aes_key_soft import aes_gcm_key_soft
 from emulator.models.crypto.p256 import P256_MODELS
 from emulator.models.crypto.sha2_blocks import sha256_blocks_base, sha512_blocks_base
 from emulator.models.crypto.sha2_bmi2 import sha256_blocks_bmi2, sha512_blocks_bmi2

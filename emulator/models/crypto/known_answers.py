@@ -9,11 +9,8 @@ from emulator.models.crypto.aes_gcm import (
     aes_gcm_open_aesni,
     aes_gcm_seal_aesni,
 )
-from emulator.models.crypto.aes_gcm_soft import (
-    aes_gcm_key_soft,
-    aes_gcm_open_soft,
-    aes_gcm_seal_soft,
-)
+from emulator.models.crypto.aes_gcm_soft import aes_gcm_open_soft, aes_gcm_seal_soft
+from emulator.models.crypto.aes_key_soft import aes_gcm_key_soft
 from emulator.models.crypto.chacha20_poly1305 import (
     chacha20_poly1305_key,
     chacha20_poly1305_open,

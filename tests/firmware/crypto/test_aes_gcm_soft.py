@@ -11,13 +11,8 @@ from emulator.constant_time import same_traces
 from emulator.models.crypto.aes import s_box
 from emulator.models.crypto.aes_slices import blocks_of, planes
 from emulator.models.crypto.ghash_soft import factors
-from firmware.crypto.aes_gcm_soft import (
-    aes_gcm_decrypt_soft,
-    aes_gcm_key_soft,
-    aes_gcm_open_soft,
-    aes_gcm_seal_soft,
-    aes_word_soft,
-)
+from firmware.crypto.aes_gcm_soft import aes_gcm_decrypt_soft, aes_gcm_open_soft, aes_gcm_seal_soft
+from firmware.crypto.aes_key_soft import aes_gcm_key_soft, aes_word_soft
 from firmware.crypto.aes_slices import PLANES, S_BOX, aes_eight_soft, aes_sub_soft
 from firmware.crypto.circuit import emit_circuit, parse
 from firmware.crypto.ghash_soft import ghash_soft
