@@ -6,20 +6,20 @@ of it, the first local its room,
 the second where the text begins. EAX and EDX are free.
 """
 
-from firmware.json.actions import (
+from firmware.json.actions import HANDLERS
+from firmware.json.grammar import CLASS_TABLE, COLUMNS, FIRST_ACTION, RULE_TABLE
+from firmware.json.places import P, Places
+from firmware.json.skip import PATTERNS, skip_blocks
+from firmware.json.strings import (
     DOCUMENT_FIELDS,
     DOCUMENT_NAMES,
     ESCAPES,
-    HANDLERS,
     KEPT_TEXT,
     NAMES,
     choose_key,
     choose_value,
     keep,
 )
-from firmware.json.grammar import CLASS_TABLE, COLUMNS, FIRST_ACTION, RULE_TABLE
-from firmware.json.places import P, Places
-from firmware.json.skip import PATTERNS, skip_blocks
 from firmware.layouts.json import (
     DUPLICATE_KEY,
     JSON_HEAD_BYTES,
