@@ -9,24 +9,26 @@ from firmware.fleet.cas import cas_send
 from firmware.fleet.texts import BUDGET, FORMAT, key_begin, key_end, value_end
 from firmware.layouts.bus import BUS, Bus
 from firmware.layouts.fleet import (
-    BUDGET_ANSWER_MS,
-    BUDGET_FRESH_MS,
-    BUDGET_RESTATED,
     FLEET,
-    FLEET_BUDGET,
     FLEET_OUT,
-    FLEET_TICKETS,
     FLEET_VIEW,
-    BudgetOp,
     BudgetView,
     Fleet,
     Outgoing,
     PlanMode,
     PlanView,
-    Ticket,
     TicketView,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.fleet_tickets import (
+    BUDGET_ANSWER_MS,
+    BUDGET_FRESH_MS,
+    BUDGET_RESTATED,
+    FLEET_BUDGET,
+    FLEET_TICKETS,
+    BudgetOp,
+    Ticket,
+)
 from firmware.layouts.log import FLEET_BUDGET_SPENT
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, Permits

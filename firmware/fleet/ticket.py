@@ -14,20 +14,22 @@ from firmware.layouts.fleet import (
     CLOCK_RATE_PERCENT,
     FLEET,
     FLEET_OUT,
+    Fleet,
+    Holder,
+    Outgoing,
+    TicketView,
+    WatchState,
+)
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.fleet_tickets import (
     FLEET_TICKETS,
     TICKET_GUARD_MS,
     TICKET_JITTER_MS,
     TICKET_MS,
     TICKET_ORDER_MS,
-    Fleet,
-    Holder,
-    Outgoing,
     Ticket,
     TicketPhase,
-    TicketView,
-    WatchState,
 )
-from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import FLEET_TICKET, FLEET_TICKET_VOID
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.shard import ShardContext

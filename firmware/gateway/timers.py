@@ -5,7 +5,7 @@ from firmware.events.stall import publish_judge
 from firmware.failure import shard_fail
 from firmware.gateway.handshake import gateway_handshake, later
 from firmware.gateway.send import gateway_heartbeat
-from firmware.layouts.fleet import TICKET_LOOK_MS
+from firmware.layouts.fleet_tickets import TICKET_LOOK_MS
 from firmware.layouts.gateway import (
     BEAT_UNSENT,
     CLOSE_KEEPING_SESSION,

@@ -6,8 +6,8 @@ from firmware.fleet.budget import budget_spent, budget_tell
 from firmware.layouts.clock import SECOND_MS
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
-from firmware.layouts.fleet import BUDGET_ASK_MS, FLEET_BUDGET, BudgetOp
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
+from firmware.layouts.fleet_tickets import BUDGET_ASK_MS, FLEET_BUDGET, BudgetOp
 from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.permit import PERMITS, Permits

@@ -18,15 +18,10 @@ from firmware.layouts.bus import BUS, BUS_ASIDE, BUS_IN, BUS_LOGIN, LINKS
 from firmware.layouts.commands import COMMANDS
 from firmware.layouts.enrol import ENROL
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_BUDGET,
-    FLEET_OUT,
-    FLEET_TICKETS,
-    FLEET_VIEW,
-)
+from firmware.layouts.fleet import FLEET, FLEET_OUT, FLEET_VIEW
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.fleet_diag import FLEET_DIAG
+from firmware.layouts.fleet_tickets import FLEET_BUDGET, FLEET_TICKETS
 from firmware.layouts.handover import HANDOVER, HandoverRow
 from firmware.layouts.outbox import ASSEMBLIES, OUTBOX
 from firmware.layouts.shard import ShardContext

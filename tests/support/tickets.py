@@ -19,8 +19,9 @@ from firmware.fleet.ticket import (
     ticket_spend,
     ticket_take,
 )
-from firmware.layouts.fleet import FLEET, FLEET_TICKETS, FLEET_VIEW, PlanMode, Ticket, WatchState
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_tickets import FLEET_TICKETS, Ticket
 from firmware.layouts.shard import ShardContext
 from tests.support.bus import BusBench
 from tests.support.fleet import BOT, set_fields, take_in_hand

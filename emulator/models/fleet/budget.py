@@ -8,16 +8,9 @@ from emulator.models.fleet.cas import cas_send
 from emulator.models.fleet.texts import Value, set_key
 from emulator.models.log import log_write
 from firmware.layouts.bus import BUS
-from firmware.layouts.fleet import (
-    BUDGET_RESTATED,
-    FLEET,
-    FLEET_BUDGET,
-    FLEET_TICKETS,
-    FLEET_VIEW,
-    PlanMode,
-    Ticket,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, PlanMode
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_tickets import BUDGET_RESTATED, FLEET_BUDGET, FLEET_TICKETS, Ticket
 from firmware.layouts.log import FLEET_BUDGET_SPENT
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS

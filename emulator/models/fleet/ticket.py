@@ -7,15 +7,9 @@ from emulator.models.fleet.cas import cas_send
 from emulator.models.fleet.operation import jitter
 from emulator.models.fleet.texts import Value, set_key
 from emulator.models.log import log_write
-from firmware.layouts.fleet import (
-    FLEET,
-    Holder,
-    Ticket,
-    TicketPhase,
-    TicketView,
-    WatchState,
-)
+from firmware.layouts.fleet import FLEET, Holder, TicketView, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_tickets import Ticket, TicketPhase
 from firmware.layouts.log import FLEET_TICKET, FLEET_TICKET_VOID
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.shard import ShardContext

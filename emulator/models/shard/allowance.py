@@ -8,8 +8,8 @@ from emulator.models.memory.kept import survivor_store
 from emulator.models.shard.resume import shard_is_resumable
 from firmware.layouts.config import CONFIG
 from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
-from firmware.layouts.fleet import FLEET_BUDGET
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_tickets import FLEET_BUDGET
 from firmware.layouts.log import IDENTIFY_REFUSED, IDENTIFY_SPENT
 from firmware.layouts.node import CLOCK, CORE
 from firmware.layouts.permit import PERMITS

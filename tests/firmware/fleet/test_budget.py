@@ -11,8 +11,9 @@ from firmware.fleet.budget import (
     ticket_of,
 )
 from firmware.layouts.bus import LinkState
-from firmware.layouts.fleet import FLEET_BUDGET, FLEET_VIEW, PlanMode
+from firmware.layouts.fleet import FLEET_VIEW, PlanMode
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_tickets import FLEET_BUDGET
 from firmware.layouts.node import CORE
 from firmware.layouts.permit import PERMITS
 from tests.support.fleet import set_fields

@@ -8,16 +8,9 @@ from emulator.environment import Environment
 from firmware.fleet.budget import budget_answered
 from firmware.fleet.ticket import ticket_answered, ticket_seen, ticket_spend, ticket_take
 from firmware.layouts.bus import LinkState
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_TICKETS,
-    FLEET_VIEW,
-    Holder,
-    PlanMode,
-    TicketPhase,
-    WatchState,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, Holder, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG
+from firmware.layouts.fleet_tickets import FLEET_TICKETS, TicketPhase
 from firmware.layouts.node import CORE
 from tests.support.fleet import set_fields
 from tests.support.segments import CYCLES_PER_MS as MS

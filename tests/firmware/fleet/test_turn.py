@@ -14,20 +14,10 @@ from firmware.fleet.turn import (
 from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_BUDGET,
-    FLEET_TICKETS,
-    FLEET_VIEW,
-    FleetKind,
-    HeldPhase,
-    PlanMode,
-    Ticket,
-    TicketPhase,
-    WatchState,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, FleetKind, HeldPhase, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.fleet_sites import FLEET_ASKED
+from firmware.layouts.fleet_tickets import FLEET_BUDGET, FLEET_TICKETS, Ticket, TicketPhase
 from firmware.layouts.node import CORE, LEASE
 from firmware.layouts.token import TOKEN
 from firmware.layouts.variants import VARIANTS

@@ -5,16 +5,9 @@ import pytest
 from emulator.environment import Environment
 from firmware.gateway.poll import gateway_poll
 from firmware.gateway.timers import gateway_tick
-from firmware.layouts.fleet import (
-    FLEET,
-    FLEET_TICKETS,
-    FLEET_VIEW,
-    PlanMode,
-    Ticket,
-    TicketPhase,
-    WatchState,
-)
+from firmware.layouts.fleet import FLEET, FLEET_VIEW, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
+from firmware.layouts.fleet_tickets import FLEET_TICKETS, Ticket, TicketPhase
 from firmware.layouts.gateway import GatewayFlag, GatewayState
 from tests.support.fleet import set_fields
 from tests.support.gateway_client import CYCLES_PER_MS, GatewayClient

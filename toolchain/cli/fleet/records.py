@@ -20,10 +20,9 @@ from firmware.layouts.fleet import (
     GUARD_MS,
     HIDDEN_MS,
     RECORD_FORMAT,
-    TICKET_GUARD_MS,
-    TICKET_MS,
 )
 from firmware.layouts.fleet_config import NAME_MAX
+from firmware.layouts.fleet_tickets import TICKET_GUARD_MS, TICKET_MS
 from firmware.layouts.permit import IDENTIFY_REFUSED_MS, PERMITS_MAX
 from firmware.layouts.plan import TOTAL_MAX
 
