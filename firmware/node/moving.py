@@ -30,9 +30,9 @@ from firmware.node.plan import plan_move, plan_next
 from firmware.node.sessions import session_due
 from firmware.node.slots import slot_wake
 from firmware.node.verbs import HANDLER_INPUTS, HANDLER_OUTPUTS
+from firmware.shard.identity import session_identity
 from firmware.shard.renew import shard_renew
 from firmware.shard.reshard import moves_recent
-from firmware.shard.snapshot import session_identity
 from firmware.shard.survive import survive_shard
 from toolchain.asm import (
     AE,

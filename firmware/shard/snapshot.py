@@ -5,19 +5,15 @@ judges both.
 """
 
 from firmware.abi import CALLER_SAVED
-from firmware.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from firmware.gateway.host import gateway_host_allowed
 from firmware.gateway.url import CHARS, HOST_CHAR, ID_CHAR
 from firmware.layouts.config import CONFIG, ConfigBlob
-from firmware.layouts.crypto import HASH
-from firmware.layouts.discovery import DISCOVERY, Discovery, DiscoveryMode, DiscoveryState
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN, Plan
 from firmware.layouts.policy import SessionProvider
 from firmware.layouts.sessions import (
     AGE_MAX_MS,
-    DIGEST_BYTES,
     FUTURE_MAX_MS,
     HANDED_OVER,
     SESSION_KEPT_BYTES,
@@ -28,15 +24,14 @@ from firmware.layouts.sessions import (
     SessionSnapshot,
 )
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
-from firmware.layouts.token import TOKEN, BotToken
 from firmware.limits import RESUME_HOST_MAX, SESSION_ID_MAX
 from firmware.log import log, log_write
-from firmware.websocket.request import ws_base, ws_build_request
+from firmware.shard.identity import QUADS, session_identity
+from firmware.websocket.request import ws_build_request
 from toolchain.asm import (
     AE,
     AL,
     CF,
-    DX,
     EAX,
     ECX,
     EDX,
@@ -46,7 +41,6 @@ from toolchain.asm import (
     R8,
     R8D,
     R12,
-    R12D,
     R13,
     R13D,
     RAX,
@@ -72,80 +66,6 @@ from toolchain.asm import (
 )
 
 SESSION_AT = SessionSnapshot.session.offset
-_QUADS = range(0, DIGEST_BYTES, 8)
-
-
-def _digest(a: Asm) -> None:
-    """Hash R12D bytes at RSI."""
-    a.lea(RDI, HASH.address)
-    a.call(sha256_start)
-    a.mov(ECX, R12D)
-    a.call(sha256_update)
-    a.lea(RDI, HASH.address)
-    a.lea(RSI, SESSIONS.it.digest.address)
-    a.call(sha256_finish)
-
-
-@routine(
-    outputs=[Out(CF, "1 = the gateway is still to be discovered, so `endpoint` is not made")],
-    clobbers=CALLER_SAVED,
-    reads=[
-        BotToken.length,
-        ConfigBlob.discovery,
-        Discovery.state,
-        Sessions.digest,
-        Sessions.bot_known,
-        Sessions.endpoint_known,
-    ],
-    writes=[
-        Sessions.bot,
-        Sessions.bot_known,
-        Sessions.endpoint,
-        Sessions.endpoint_known,
-        Sessions.place,
-        Sessions.digest,
-    ],
-    calls=[sha256_start, sha256_update, sha256_finish, ws_base],
-    saves=[R12],
-    source="firmware/docs/lifecycle.md#session-snapshots",
-)
-def session_identity(a: Asm) -> None:
-    """Make the digests that tell this bot and this endpoint from others, once."""
-    state, known, unknown = SESSIONS.it, a.label("known"), a.label("unknown")
-    a.cmp(state.bot_known, 0)
-    with a.if_(E):
-        a.mov(state.bot_known, 1)
-        a.lea(RSI, TOKEN.it.text.address)
-        a.mov(R12D, TOKEN.it.length)
-        _digest(a)
-        for at in _QUADS:  # unrolled: two quadwords
-            a.mov(RAX, state.digest.m64(at))
-            a.mov(state.bot.m64(at), RAX)
-    a.cmp(state.endpoint_known, 0)
-    a.j(NE, known)
-    a.cmp(CONFIG.it.discovery, DiscoveryMode.STATIC)
-    with a.if_(NE):
-        a.cmp(DISCOVERY.it.state, DiscoveryState.FOUND)
-        a.j(NE, unknown)
-    a.mov(state.endpoint_known, 1)
-    a.call(ws_base)
-    a.mov(R12D, ECX)
-    a.lea(R8, state.place.address)
-    a.mov(RDI, R8)
-    a.rep_movsb()
-    a.mov(Sessions.at(R8, -Sessions.place.offset).place.m16(index=R12), DX)
-    a.lea(RSI, state.place.address)
-    a.add(R12D, 2)
-    _digest(a)
-    for at in _QUADS:  # unrolled: two quadwords
-        a.mov(RAX, state.digest.m64(at))
-        a.mov(state.endpoint.m64(at), RAX)
-    a.place(known)
-    a.clc()
-    a.ret()
-    a.place(unknown)
-    a.stc()
-    a.ret()
 
 
 @routine(
@@ -186,7 +106,7 @@ def snapshot_take(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, sequen
         a.mov(target, EAX)
     a.mov(AL, shard.profile)
     a.mov(kept.profile, AL)
-    for at in _QUADS:  # unrolled: two quadwords of each digest
+    for at in QUADS:  # unrolled: two quadwords of each digest
         a.mov(RAX, SESSIONS.it.endpoint.m64(at))
         a.mov(kept.endpoint.m64(at), RAX)
         a.mov(RAX, SESSIONS.it.bot.m64(at))
@@ -273,7 +193,7 @@ def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
     with a.if_(NC):
         # While the gateway is not discovered the attempt looks at this later.
         a.mov(EAX, SessionProblem.ANOTHER_ENDPOINT)
-        for at in _QUADS:  # unrolled: two quadwords
+        for at in QUADS:  # unrolled: two quadwords
             a.mov(RCX, kept.endpoint.m64(at))
             a.cmp(RCX, SESSIONS.it.endpoint.m64(at))
             a.j(NE, bad)
@@ -289,7 +209,7 @@ def snapshot_problem(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
         a.cmp(ECX, mine)
         a.j(NE, bad)
     a.mov(EAX, SessionProblem.ANOTHER_BOT)
-    for at in _QUADS:  # unrolled: two quadwords
+    for at in QUADS:  # unrolled: two quadwords
         a.mov(RCX, kept.bot.m64(at))
         a.cmp(RCX, SESSIONS.it.bot.m64(at))
         a.j(NE, bad)
@@ -334,7 +254,7 @@ def snapshot_restore(a: Asm, shard: ShardContext, snapshot: SessionSnapshot, age
     """Make the session the shard's own: its first try is a Resume."""
     a.mov(EAX, snapshot.sequence)
     restored(a, shard)
-    for at in _QUADS:  # unrolled: two quadwords
+    for at in QUADS:  # unrolled: two quadwords
         a.mov(RAX, snapshot.endpoint.m64(at))
         a.mov(shard.restored_endpoint.m64(at), RAX)
     a.lea(RSI, snapshot.session.m8())
@@ -374,7 +294,7 @@ def session_confirm(a: Asm, shard: ShardContext) -> None:
     a.j(E, ours)
     a.call(session_identity)
     with a.if_(NC):
-        for at in _QUADS:  # unrolled: two quadwords
+        for at in QUADS:  # unrolled: two quadwords
             a.mov(RAX, shard.restored_endpoint.m64(at))
             a.cmp(RAX, SESSIONS.it.endpoint.m64(at))
             a.j(NE, another)

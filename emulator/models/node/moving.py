@@ -5,9 +5,9 @@ from emulator.models.log import log_write
 from emulator.models.node.plan import plan_move, plan_next
 from emulator.models.node.sessions import session_due
 from emulator.models.node.slots import slot_wake
+from emulator.models.shard.identity import session_identity
 from emulator.models.shard.renew import shard_renew
 from emulator.models.shard.reshard import moves_recent
-from emulator.models.shard.snapshot import session_identity
 from emulator.models.shard.survive import survive_shard
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlRequest, ControlResult

@@ -4,13 +4,11 @@ import re
 from typing import Any
 
 from emulator.effects import World, model
-from emulator.models.crypto.sha256 import sha256_finish, sha256_start, sha256_update
 from emulator.models.gateway.host import gateway_host_allowed
 from emulator.models.log import log_write
-from emulator.models.websocket.request import ws_base, ws_build_request
+from emulator.models.shard.identity import session_identity
+from emulator.models.websocket.request import ws_build_request
 from firmware.layouts.config import CONFIG
-from firmware.layouts.crypto import HASH
-from firmware.layouts.discovery import DISCOVERY, DiscoveryMode, DiscoveryState
 from firmware.layouts.gateway import UrlFault
 from firmware.layouts.log import GATEWAY_URL, SESSION_IGNORED, SESSION_RESTORED
 from firmware.layouts.node import PLAN
@@ -24,38 +22,9 @@ from firmware.layouts.sessions import (
     SessionSnapshot,
 )
 from firmware.layouts.shard import Session, SessionLoad, ShardContext, ShardFlag
-from firmware.layouts.token import TOKEN
 
 _ID = re.compile(rb"[!#-\[\]-~]{1,256}")
 _HOST = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-
-
-def _hash(w: World, text: int, length: int) -> bytes:
-    """Return the first half of the SHA-256 of a text."""
-    state, work = w.g(SESSIONS), w.g(HASH).address_
-    sha256_start(w, work)
-    sha256_update(w, work, text, length)
-    sha256_finish(w, work, state.offset_of("digest"))
-    return bytes(state.digest[:16])
-
-
-@model
-def session_identity(w: World) -> int:
-    """Each digest is made once; that of the endpoint when the gateway is known."""
-    state, config, token = w.g(SESSIONS), w.g(CONFIG), w.g(TOKEN)
-    if not state.bot_known:
-        state.bot_known = 1
-        state.bot[:] = _hash(w, token.offset_of("text"), token.length)
-    if not state.endpoint_known:
-        static = config.discovery == DiscoveryMode.STATIC
-        if not static and w.g(DISCOVERY).state != DiscoveryState.FOUND:
-            return 1
-        state.endpoint_known = 1
-        host, length, port, _path, _size = ws_base(w)
-        state.place[:length] = w.read(host, length)
-        state.place[length : length + 2] = port.to_bytes(2, "little")
-        state.endpoint[:] = _hash(w, state.offset_of("place"), length + 2)
-    return 0
 
 
 @model

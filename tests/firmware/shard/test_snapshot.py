@@ -14,10 +14,10 @@ from firmware.layouts.policy import SessionProvider
 from firmware.layouts.profile import ProfileId
 from firmware.layouts.sessions import HANDED_OVER, SESSIONS, SessionProblem, SessionSnapshot
 from firmware.layouts.shard import SSES_VALID, Session, SessionLoad, ShardContext, ShardFlag
+from firmware.shard.identity import session_identity
 from firmware.shard.snapshot import (
     SESSION_AT,
     session_confirm,
-    session_identity,
     snapshot_problem,
     snapshot_restore,
     snapshot_take,
