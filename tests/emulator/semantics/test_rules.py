@@ -3,49 +3,37 @@
 from dataclasses import dataclass, field
 
 import pytest
-from iced_x86 import Decoder, Instruction
+from iced_x86 import Decoder
 
 from emulator.semantics import (
     Outside,
     ProcessorFault,
-    Step,
     UnsupportedInstructionError,
     compile_instruction,
     supports,
 )
-
-RIP = 0x6000_0000
-RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI = range(8)
-R9 = 9
-CF, PF, AF, ZF, SF, DF, OF = 0x1, 0x4, 0x10, 0x40, 0x80, 0x400, 0x800
-ONES = 2**64 - 1
-FILL = 0x1111_1111_1111_1111
-
-
-def decode(data: str, ip: int = RIP) -> Instruction:
-    return Decoder(64, bytes.fromhex(data), ip=ip).decode()
-
-
-def run(
-    data: str,
-    registers: dict[int, int] | None = None,
-    *,
-    flags: int = 0x202,
-    memory: dict[int, bytes] | None = None,
-    outside: Outside | None = None,
-) -> Step:
-    """Run one instruction; registers not given hold FILL, memory not given must not be read."""
-    state = [FILL] * 16 + [RIP, flags]
-    for number, value in (registers or {}).items():
-        state[number] = value
-
-    def read(address: int, size: int) -> int:
-        for start, content in (memory or {}).items():
-            if start <= address and address + size <= start + len(content):
-                return int.from_bytes(content[address - start : address - start + size], "little")
-        pytest.fail(f"reads {size} bytes at {address:#x}")
-
-    return compile_instruction(decode(data))(state, read, outside or Outside())
+from tests.support.one_step import (
+    AF,
+    CF,
+    DF,
+    FILL,
+    OF,
+    ONES,
+    PF,
+    RAX,
+    RBP,
+    RBX,
+    RCX,
+    RDI,
+    RDX,
+    RIP,
+    RSI,
+    RSP,
+    SF,
+    ZF,
+    decode,
+    run,
+)
 
 
 @dataclass(frozen=True)
@@ -298,43 +286,6 @@ def test_rule(row: Row) -> None:
     if row.writes:
         assert list(step.writes) == row.writes
     assert step.rip == RIP + len(row.data) // 2
-
-
-BRANCHES = [
-    ("7505", 0x202, {}, True),
-    ("7505", 0x242, {}, False),
-    ("7c05", 0x202 | SF, {}, True),  # JL: SF differs from OF
-    ("7c05", 0x202 | SF | OF, {}, False),
-    ("7f05", 0x202 | ZF, {}, False),  # JG: ZF must be clear
-    ("e305", 0x202, {RCX: 1 << 32}, False),  # JRCXZ tests all 64 bits
-    ("67e305", 0x202, {RCX: 1 << 32}, True),  # JECXZ the low 32
-    ("e205", 0x202, {RCX: 1}, False),  # LOOP goes down first
-    ("e205", 0x202, {RCX: 0}, True),
-    ("e105", 0x202, {RCX: 5}, False),  # LOOPE needs ZF
-    ("e105", 0x242, {RCX: 5}, True),
-]
-
-
-@pytest.mark.parametrize(("data", "flags", "registers", "taken"), BRANCHES)
-def test_branch(data: str, flags: int, registers: dict[int, int], taken: bool) -> None:
-    step = run(data, registers, flags=flags)
-    following = RIP + len(data) // 2
-    assert step.rip == (following + 5 if taken else following)
-    assert step.flags == flags
-
-
-def test_call_pushes_the_next_address_and_ret_releases_bytes() -> None:
-    step = run("e810000000", {RSP: 0x8000})
-    assert step.rip == RIP + 0x15
-    assert list(step.writes) == [(0x7FF8, 8, RIP + 5)]
-    stack = {0x7FF8: (0x1234).to_bytes(8, "little")}
-    back = run("c21000", {RSP: 0x7FF8}, memory=stack)
-    assert (back.rip, back.registers[RSP]) == (0x1234, 0x8010)
-
-
-def test_call_through_the_stack_pointer_reads_before_the_push() -> None:
-    stack = {0x8000: (0x99).to_bytes(8, "little")}
-    assert run("ff1424", {RSP: 0x8000}, memory=stack).rip == 0x99
 
 
 def test_the_scan_of_zero_leaves_the_destination_undefined() -> None:
