@@ -113,10 +113,12 @@ REMEDIES: Mapping[int, str] = {
     ControlResult.NO_CLOCK: "its clock is not calibrated yet, so no time can be granted. Try again "
     "in a minute",
     ControlResult.LISTENERS_FULL: "four listen already. End one of them, or wait until its lease is over",
-    ControlResult.SESSION_UNWANTED: "the shard waits for no saved session. Offer it before it starts, "
-    'to an image with [sessions] provider = "host"',
-    ControlResult.SESSION_LIVE: "the shard may still use its session. Stop the node, or move "
-    "the shard away: shardfw plan",
+    ControlResult.SESSION_UNWANTED: "the shard waits for no saved session. `shardfw run` and `shardfw "
+    'plan` offer one before it starts, to an image with [sessions] provider = "host"; a node of a fleet '
+    "keeps its sessions in the fleet's store",
+    ControlResult.SESSION_LIVE: "the shard may still use its session, or the node is of a fleet, which "
+    "keeps it in its store. A node that is alone gives it up once it has let the shard go: shardfw stop, "
+    "or shardfw plan --start S --count C",
     ControlResult.LEASE_OVER: "the lease has expired. Take a new grant: shardfw lease arm MS",
     ControlResult.FLEET: "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
 }

@@ -119,6 +119,8 @@ def test_what_is_not_the_answer_is_passed_over():
             R.FLEET,
             "leases decide what a node of a fleet holds. Use shardfw fleet plan, drain or move",
         ),
+        (R.SESSION_UNWANTED, "`shardfw run` and `shardfw plan` offer one before it starts"),
+        (R.SESSION_LIVE, "shardfw stop, or shardfw plan --start S --count C"),
         (R.VERB, "it does not know the command. Use the shardfw that built its image"),
         (R.VERSION, "it speaks another version of the protocol"),
         (999, "it gives the reason 999"),
