@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firmware.layouts.fleet import DURATION_MAX_MS, DURATION_MIN_MS
+from firmware.layouts.fleet import DURATION_MAX_MS, DURATION_MIN_MS, HELD_MAX
 from toolchain.cli.runtime import DEFAULT_NAME
 from toolchain.config.schema import MAX_LOCAL_SHARDS
 
@@ -115,9 +115,9 @@ def _sentence(report: dict[str, Any]) -> str:
     return f"{text}; image {report['image_bytes']} bytes"
 
 
-def _patience(config: NodeConfig) -> float:
+def _patience(shards: int, config: NodeConfig) -> float:
     """Return how long a boot may take: shards identify in groups, five seconds apart."""
-    groups = math.ceil(config.shards.count / config.gateway.max_concurrency)
+    groups = math.ceil(shards / config.gateway.max_concurrency)
     return BOOT_PATIENCE_S + GROUP_PATIENCE_S * groups
 
 
@@ -178,8 +178,8 @@ Exit code 1 when anything is not as it must be."""
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
-    help="Seconds that --until-ready and --json wait.  [default: 60, and 6 for each group of "
-    "gateway.max_concurrency shards]",
+    help="Seconds that --until-ready and --json wait, and --demo-takeover at first.  [default: 60, 6 for "
+    f"each group of gateway.max_concurrency shards, and {FLEET_PATIENCE_S} for each node of a fleet]",
 )
 @click.option("--direct", is_flag=True, help="Start the image without the boot ROM (development).")
 @click.option(
@@ -268,6 +268,13 @@ def command(
         raise click.UsageError("--fleet has a gateway of its own and no --pcap")
     if demo and (nodes is None or nodes < LEAST_FOR_DEMO):
         raise click.UsageError("--demo-takeover needs another node: --fleet 2 or more")
+    if nodes is None and (slots is not None or lease_ms != LEASE_MS):
+        raise click.UsageError("--slots and --lease-ms go with --fleet")
+    if nodes is not None and slots is not None and slots > HELD_MAX * (nodes - demo):
+        raise click.UsageError(
+            f"{slots} slots are too many. Write {HELD_MAX * (nodes - demo)} at most: {HELD_MAX} for each node"
+            f"{' but the one that is killed' if demo else ''}"
+        )
     if not local and config is None:
         raise click.UsageError("--no-gateway needs -c: a configuration that names a gateway")
     if tls is not None and not local:
@@ -277,7 +284,9 @@ def command(
         )
     from toolchain.cli.build import read_config  # noqa: PLC0415
 
-    checked = read_config(config, dict(_overrides(shards, config)), makes_key=True)
+    # The shards of a fleet are its plan's, and a configuration of one of its nodes has none.
+    own = shards if nodes is None else None
+    checked = read_config(config, dict(_overrides(own, config)), makes_key=True)
     from pxe.node import MissingProgramError, NicModel, NodeError  # noqa: PLC0415
     from toolchain.asm.errors import AsmError  # noqa: PLC0415
     from toolchain.build import BuildError  # noqa: PLC0415
@@ -285,7 +294,10 @@ def command(
     from toolchain.cli.runtime import RunnerError  # noqa: PLC0415
     from toolchain.link import LinkError  # noqa: PLC0415
 
-    wait_s = _patience(checked) if timeout is None else timeout
+    total = checked.shards.count
+    if nodes is not None:
+        total = shards or checked.shards.total or DEFAULT_SHARDS
+    wait_s = _patience(total, checked) if timeout is None else timeout
     if nodes is not None:
         from toolchain.cli.fleet_services import FleetRunOptions  # noqa: PLC0415
         from toolchain.cli.run_fleet import cap_for, fleet_main  # noqa: PLC0415
@@ -294,7 +306,7 @@ def command(
         fleet = FleetRunOptions(
             config=checked,
             nodes=nodes,
-            total=checked.shards.total or DEFAULT_SHARDS,
+            total=total,
             slots=cut,
             cap=cap_for(nodes, cut),
             lease_ms=lease_ms,

@@ -11,6 +11,7 @@ from pydantic import SecretBytes, SecretStr
 from toolchain.config.control_key import KEY_BYTES_MIN
 from toolchain.config.endpoint import QEMU_HOST
 from toolchain.config.fleet import FleetConfig
+from toolchain.config.load import DEVELOPMENT_TOKEN
 from toolchain.config.schema import DISCOVERY_PATH, ShardsConfig
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def with_fleet(
     """Return the configuration of a node of a fleet whose NATS is this machine's.
 
     The node takes its name from its network card, so that all nodes boot one image. What a fleet
-    excludes is taken out.
+    excludes is taken out. One that has no token, because it would be given it, has the development token.
 
     Args:
         config: A node's.
@@ -88,6 +89,7 @@ def with_fleet(
     )
     return replace(
         config,
+        token=SecretStr(config.token.get_secret_value() or DEVELOPMENT_TOKEN),
         fleet=fleet,
         fleet_password=SecretStr(login[1]),
         fleet_nkey=None,

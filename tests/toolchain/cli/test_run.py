@@ -337,7 +337,7 @@ def test_rows_that_find_no_room_are_counted():
 )
 def test_the_wait_follows_the_groups_that_identify(count, keys, seconds):
     config = load_config(None, {}, {"shards.count": count, "gateway.max_concurrency": keys})
-    assert _patience(config) == seconds
+    assert _patience(config.shards.count, config) == seconds
 
 
 def test_the_report_is_json():

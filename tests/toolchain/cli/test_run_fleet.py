@@ -26,6 +26,7 @@ from toolchain.cli.run_config import with_fleet
 from toolchain.cli.run_fleet import cap_for, fleet_main, show
 from toolchain.cli.runner import RunError
 from toolchain.config import load_config
+from toolchain.config.load import DEVELOPMENT_TOKEN
 from toolchain.layout.pack import unpack
 
 NAMES = ("n525400f1ee01", "n525400f1ee02")
@@ -38,6 +39,16 @@ NAMES = ("n525400f1ee01", "n525400f1ee02")
         (("--fleet", "2", "--pcap", "x"), "--fleet has a gateway of its own and no --pcap"),
         (("--demo-takeover",), "--demo-takeover needs another node: --fleet 2 or more"),
         (("--fleet", "1", "--demo-takeover"), "--demo-takeover needs another node: --fleet 2 or"),
+        (("--slots", "2"), "--slots and --lease-ms go with --fleet"),
+        (("--lease-ms", "5000"), "--slots and --lease-ms go with --fleet"),
+        (
+            ("--fleet", "2", "--slots", "17"),
+            "17 slots are too many. Write 16 at most: 8 for each node",
+        ),
+        (
+            ("--fleet", "2", "--slots", "9", "--demo-takeover"),
+            "Write 8 at most: 8 for each node but the one that is killed",
+        ),
         (("--fleet", "9"), "9 is not in the range 1<=x<=8"),
         (("--fleet", "2", "--lease-ms", "100"), "100 is not in the range 4000<=x<=600000"),
     ],
@@ -70,6 +81,26 @@ def test_every_node_boots_one_image_and_has_no_shard_of_its_own():
     assert page["servers"][0]["port"] == 4999
     page = unpack(ConfigBlob, config_blob(config))
     assert (page["local_count"], page["lease_ms"], page["plan_auto"]) == (0, 0, 0)
+
+
+def test_a_node_of_another_fleet_runs_here_with_a_token_and_as_many_shards_as_are_asked_for(
+    monkeypatch, tmp_path
+):
+    made = []
+    monkeypatch.setattr("toolchain.cli.run_fleet.fleet_main", lambda fleet, **_: made.append(fleet))
+    monkeypatch.delenv("SHARDFW_TOKEN", raising=False)
+    file = tmp_path / "node.toml"
+    file.write_text(
+        '[gateway]\nurl = "wss://g.example"\n[fleet]\nbot = "b1"\nservers = ["n.lan"]\n'
+    )
+    for words in (("--shards", "12"), ()):
+        result = CliRunner().invoke(command, ["--fleet", "2", "-c", str(file), *words])
+        assert result.exit_code == 0, result.output
+    assert [each.total for each in made] == [12, 16]
+    config = made[0].config
+    assert config.token.get_secret_value() == ""
+    config = with_fleet(config, "local", 4999, ("u", "pw"), 1)
+    assert config.token.get_secret_value() == DEVELOPMENT_TOKEN
 
 
 SHARDS, SLOTS, LEASE_MS = 4, 2, 4000
