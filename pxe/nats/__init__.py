@@ -11,7 +11,14 @@ ten seconds for a login.
 """
 
 from pxe.nats.cluster import NatsCluster
-from pxe.nats.options import NatsOptions, NatsUser, Place, enrol_permissions, node_permissions
+from pxe.nats.options import (
+    NatsOptions,
+    NatsUser,
+    Place,
+    enrol_permissions,
+    node_permissions,
+    operator_permissions,
+)
 from pxe.nats.server import NatsServer, find_server
 
 __all__ = [
@@ -23,4 +30,5 @@ __all__ = [
     "enrol_permissions",
     "find_server",
     "node_permissions",
+    "operator_permissions",
 ]

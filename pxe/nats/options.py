@@ -104,6 +104,25 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
     }
 
 
+def operator_permissions(bot: str) -> dict[str, object]:
+    """Return the least that the user of `shardfw fleet` must be allowed.
+
+    Args:
+        bot: The fleet's bot.
+    """
+    return {
+        "publish": [
+            "$JS.API.STREAM.INFO.*",
+            "$JS.API.STREAM.CREATE.*",
+            f"$JS.API.CONSUMER.CREATE.KV_shardfw.*.$KV.shardfw.{bot}.>",
+            f"$JS.API.CONSUMER.CREATE.SHARDFW_EV.*.shardfw.{bot}.ev.>",
+            f"$KV.shardfw.{bot}.ctl.>",
+            "_E.>",
+        ],
+        "subscribe": ["_INBOX.>", f"shardfw.{bot}.enrol.*", f"shardfw.{bot}.diag.*"],
+    }
+
+
 def enrol_permissions(bot: str) -> dict[str, object]:
     """Return what the user may do that an image without a token holds: announce itself, and listen.
 

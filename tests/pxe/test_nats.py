@@ -18,7 +18,15 @@ from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg, StreamConfig
 
 from pxe.gateway.certificates import make_chain
-from pxe.nats import NatsCluster, NatsOptions, NatsServer, NatsUser, find_server, node_permissions
+from pxe.nats import (
+    NatsCluster,
+    NatsOptions,
+    NatsServer,
+    NatsUser,
+    find_server,
+    node_permissions,
+    operator_permissions,
+)
 from pxe.process import NodeError
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
@@ -222,10 +230,10 @@ class TestNatsServer:
 class TestDocumentation:
     def test_the_servers_of_the_operators_page_start(self, tmp_path: Path) -> None:
         page = (Path(__file__).parents[2] / "firmware" / "docs" / "fleet-operator.md").read_text()
-        server, node, _enrol = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
+        server, node, operator, _enrol = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
         chain = make_chain(("n1.lan",))
         chain.write(tmp_path)
-        text = node + server
+        text = node + operator + server
         for name, written in (
             ("/etc/nats/n1.pem", "chain.pem"), ("/etc/nats/n1.key", "key.pem"),
             ("/var/lib/nats", "store"),
@@ -239,9 +247,12 @@ class TestDocumentation:
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        listed = node_permissions("b1", "n7")
-        names = [*listed["publish"], *listed["subscribe"]]  # type: ignore[misc]  # lists of names
-        assert set(re.findall(r'"([^"]+)"', node)) == set(names)
+        for shown, listed in (
+            (node, node_permissions("b1", "n7")),
+            (operator, operator_permissions("b1")),
+        ):
+            names = [*listed["publish"], *listed["subscribe"]]  # type: ignore[misc]  # lists of names
+            assert set(re.findall(r'"([^"]+)"', shown)) == set(names)
 
 
 class TestNatsCluster:

@@ -20,6 +20,8 @@ from tests.support.fleet_cli import (
     with_server,
 )
 from tests.support.fleet_node import FleetNode
+from toolchain.cli.fleet.connect import Login, connected
+from toolchain.cli.fleet.watch import View
 
 PASSWORD = "n-pw"  # noqa: S105 - of a server that lives for a test
 BOSS = NatsUser("boss", "boss-pw")
@@ -87,6 +89,19 @@ class TestNodes:
         assert seen[0]["slots"][0]["node"] is None
         assert seen[-1]["slots"][0]["node"] == "a"
 
+    def test_a_status_that_is_piped_is_not_cut_off(self):
+        name = "a" * 32
+
+        async def scenario(server):
+            await new_fleet(server.url)
+            async with FleetNode(server.url, BOT, name, 2) as node:
+                await node.runs({0, 1})
+                return await fleet(server.url, "status", COLUMNS="80")
+
+        text = with_server(scenario).stdout
+        assert text.count(name) == 2 + text.count(f"on {name}")
+        assert "…" not in text
+
     def test_a_dead_nodes_slot_is_taken_over(self):
         async def scenario(server):
             await new_fleet(server.url)
@@ -134,6 +149,41 @@ class TestOrders:
         result = with_server(scenario)
         assert result.exit_code == 1
         assert "a still holds slots 0, 1 after 1 s. When it does not run any more" in result.stderr
+
+    def test_a_wait_that_is_given_up_is_no_success(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            async with FleetNode(server.url, BOT, "a", 2) as a:
+                await a.runs({0, 1})
+            words = ["drain", "--bot", BOT, "--server", server.url, "a"]
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", SHARDFW, "fleet", *words,
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            assert process.stderr is not None
+            asked = await process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            out, rest = await process.communicate()
+            return process.returncode, out, (asked + rest).decode()
+
+        code, out, text = with_server(scenario)
+        assert (code, out) == (1, b"")
+        assert text == "a holds slots 0, 1 and is asked to give all back\n\nAborted!\n"
+
+    def test_a_slot_that_nobody_has_moves_too(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            task = asyncio.create_task(fleet(server.url, "move", "1", "c"))
+            async with connected(Login((server.url,)), BOT) as looking:
+                view = View(looking)
+                assert await view.until(lambda: "ctl.move.1" in view.records or None, 30)
+                await view.stop()
+            async with FleetNode(server.url, BOT, "c", 2):
+                return await task
+
+        result = with_server(scenario)
+        assert result.stdout == "slot 1 went from nobody to c, generation 1\n"
+        assert result.stderr == "slot 1 is asked to go from nobody to c\n"
 
     def test_a_slot_moves_to_the_node_that_was_named(self):
         async def scenario(server):

@@ -282,7 +282,7 @@ def test_the_restricted_user_may_enrol_and_do_nothing_else():
     node, no_operator = served(work, options)
     assert len(node.errors) == 10
     assert all("permissions violation" in text.lower() for text in node.errors)
-    assert "NATS does not let this user do that" in error_of(no_operator)
+    assert " does not let user 'enrol' do that: permissions violation" in error_of(no_operator)
     assert "An operator subscribes to shardfw.b1.enrol.* and publishes to _E.>" in error_of(
         no_operator
     )

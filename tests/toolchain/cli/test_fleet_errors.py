@@ -83,7 +83,7 @@ def test_a_certificate_that_is_not_trusted_asks_for_the_ca(tmp_path):
         in untrusted
     )
     assert "text.pem holds no certificate of a CA" in text
-    assert "there is no stream KV_shardfw here, so no fleet" in trusted
+    assert "there is no stream KV_shardfw at tls://127.0.0.1:" in trusted
 
 
 def past(role):
@@ -172,14 +172,17 @@ def test_a_fleet_works_over_tls_with_its_handshake_first(tmp_path):
 
 @pytest.mark.parametrize("words", [("status",), ("plan",), ("drain", "n1"), ("move", "0", "n1")])
 def test_without_streams_there_is_no_fleet(words):
-    result = served(
-        lambda server: CliRunner().invoke(
-            command, [words[0], "--bot", BOT, "--server", server.url, *words[1:]]
+    url, result = served(
+        lambda server: (
+            server.url,
+            CliRunner().invoke(
+                command, [words[0], "--bot", BOT, "--server", server.url, *words[1:]]
+            ),
         )
     )
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: there is no stream KV_shardfw here, so no fleet. Make it with: shardfw fleet init "
+        f"Error: there is no stream KV_shardfw at {url}, so no fleet. Make it with: shardfw fleet init "
         "--bot b1\n"
     )
 
@@ -202,7 +205,7 @@ def test_a_nodes_user_is_no_operator():
         lambda server: refused(*words, "--server", server.url, SHARDFW_NATS_PASSWORD=PASSWORD),
         NatsOptions(users=(node,)),
     )
-    assert "NATS does not let this user do that: permissions violation" in text
+    assert " does not let user 'n7' do that: permissions violation" in text
     assert text.endswith("Log in as an operator")
 
 

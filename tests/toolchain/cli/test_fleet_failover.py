@@ -89,7 +89,7 @@ def test_a_watch_that_nobody_makes_anew_is_asked_of_another_server() -> None:
         return {"num_pending": 1, "delivered": {"consumer_seq": 0}}
 
     async def scenario() -> list[int]:
-        view = View(SimpleNamespace(client=client, bot=BOT, api=api))  # type: ignore[arg-type]
+        view = View(SimpleNamespace(client=client, bot=BOT, api=api, servers=()))  # type: ignore[arg-type]
         counts = []
         for _ in range(3):
             assert await view.pump(0.1) is None

@@ -235,7 +235,7 @@ def test_a_user_that_may_not_read_events_is_told():
         patched.setenv("SHARDFW_NATS_PASSWORD", "pw")
         result = asyncio.run(run())
     assert result.exit_code == 1
-    assert "NATS does not let this user do that: permissions violation" in result.stderr
+    assert " does not let user 'ada' do that: permissions violation" in result.stderr
 
 
 def test_without_the_stream_there_is_no_fleet():
@@ -245,8 +245,8 @@ def test_without_the_stream_there_is_no_fleet():
 
     result = asyncio.run(run())
     assert result.exit_code == 1
-    message = "there is no stream SHARDFW_EV here, so no fleet. Make it with: shardfw fleet init"
-    assert message in result.stderr
+    assert "Error: there is no stream SHARDFW_EV at nats://127.0.0.1:" in result.stderr
+    assert ", so no fleet. Make it with: shardfw fleet init --bot b1\n" in result.stderr
 
 
 def test_a_server_that_is_gone_for_good_ends_it():

@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,10 +84,45 @@ def token_of(file: Path | None) -> str:
     if found is None:
         if not sys.stdin.isatty():
             raise FleetError(f"no token to release. Set {DEFAULT_TOKEN_ENV}, or give --token-file")
-        found = click.prompt("the bot's token", hide_input=True, err=True).strip()
+        # The event loop takes the first Ctrl-C for itself, and would see it behind the answer.
+        taken = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            found = click.prompt("the bot's token", hide_input=True, err=True).strip()
+        finally:
+            signal.signal(signal.SIGINT, taken)
     if (problem := token_problem(found)) is not None:
         raise FleetError(problem)
     return found
+
+
+async def _line() -> str:
+    """Return the next line of standard input; NATS is answered meanwhile, and Ctrl-C ends it."""
+    if not sys.stdin.isatty():
+        return await asyncio.to_thread(sys.stdin.readline)
+    # No thread: it would wait for its line after Ctrl-C, and the command for it.
+    ready, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline()
+
+
+async def agree(question: str) -> None:
+    """Ask until the answer is one.
+
+    Raises:
+        click.Abort: It is no.
+    """
+    while True:
+        click.echo(f"{question} [y/N]: ", nl=False, err=True)
+        answer = (await _line()).strip().lower()
+        if answer in ("y", "yes"):
+            return
+        if answer in ("", "n", "no"):
+            raise click.Abort
+        say("Error: write y or n")
 
 
 def login_of_node(user: str, password_file: Path | None, nkey_file: Path | None) -> NodeLogin:
@@ -147,7 +182,7 @@ def show(line: Announcement) -> None:
 
 
 def _check_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:
-    return [check_name(ctx, param, one) for one in value]
+    return [check_name(ctx, param, one) for one in dict.fromkeys(value)]
 
 
 @click.command(
@@ -257,22 +292,26 @@ async def approve_command(
 
     login = login_of_node(node_user, node_password_file, node_nkey_file)
     grant = grant_of(token_of(token_file), login)
-    done = []
-    if auto and window is not None:
-        done = await approve_known(desk, identities, window, grant, say)
-    else:
+    done: list[Announcement] = []
+
+    def enrolled(line: Announcement) -> None:
+        # At once, because the next one may fail.
+        done.append(line)
+        if not as_json:
+            click.echo(f"{line.node} is enrolled")
+
+    try:
+        if auto and window is not None:
+            await approve_known(desk, identities, window, grant, say, enrolled)
+            return
         waiting = await desk.listen()
         for node in nodes:
             line = choose(waiting, node, fingerprint)
             show(line)
             if fingerprint is None:
-                # In a thread: NATS is answered meanwhile.
-                ask = partial(click.confirm, "release the token to it?", abort=True, err=True)
-                await asyncio.to_thread(ask)
+                await agree("release the token to it?")
             await desk.release(line, grant)
-            done.append(line)
-    if as_json:
-        click.echo(json.dumps({"enrolled": [line.report() for line in done]}))
-    else:
-        for line in done:
-            click.echo(f"{line.node} is enrolled")
+            enrolled(line)
+    finally:
+        if as_json and done:
+            click.echo(json.dumps({"enrolled": [line.report() for line in done]}))

@@ -51,6 +51,8 @@ class Desk:
         self.ignored = 0
         self._heard: dict[bytes, Heard] = {}
         self._numbers = f"shardfw.{fleet.bot}.diag.*"
+        # The library writes what a server denies in small letters.
+        self._spare = self._numbers.lower()
         self._joined: set[tuple[str, str]] = set()
         self._news = asyncio.Event()
 
@@ -61,9 +63,9 @@ class Desk:
             FleetError: This user may not listen.
         """
         await self.fleet.client.subscribe(f"shardfw.{self.fleet.bot}.enrol.*", cb=self._take)
-        await self.fleet.client.flush()
-        self._check()
         await self.fleet.client.subscribe(self._numbers, cb=self._take_numbers)
+        await self.fleet.settle()
+        self.check()
 
     async def _take_numbers(self, message: Msg) -> None:
         format_, _, rest = message.data.decode("ascii", "replace").partition(" ")
@@ -79,13 +81,17 @@ class Desk:
         self._heard[found.key] = Heard(found, time.monotonic())
         self._news.set()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Go on only while this user may do all that is needed and is connected.
+
+        Raises:
+            FleetError: Something is not allowed, or the connection is gone.
+        """
         # Who may approve and do no more hears no numbers: the node's own word has to do.
-        complaints = [text for text in self.fleet.complaints if self._numbers not in text]
+        complaints = [text for text in self.fleet.complaints if self._spare not in text.lower()]
         if complaints:
             raise FleetError(
-                f"NATS does not let this user do that: {complaints[-1]}. "
-                + PERMISSIONS.format(bot=self.fleet.bot)
+                f"{self.fleet.denial(complaints[-1])}. {PERMISSIONS.format(bot=self.fleet.bot)}"
             )
         if self.fleet.client.is_closed:
             raise FleetError(self.fleet.gone())
@@ -102,7 +108,7 @@ class Desk:
         Raises:
             FleetError: The connection is gone, or something is not allowed.
         """
-        self._check()
+        self.check()
         self._news.clear()
         try:
             await asyncio.wait_for(self._news.wait(), max(timeout, 0.001))
@@ -114,7 +120,7 @@ class Desk:
         until = time.monotonic() + LISTEN_S
         while (left := until - time.monotonic()) > 0:
             await self.news(left)
-        self._check()
+        self.check()
         return self.waiting()
 
     async def release(self, line: Announcement, grant: bytes) -> None:
@@ -124,11 +130,11 @@ class Desk:
         with the number of its boot, and it does that with its token alone.
 
         Raises:
-            FleetError: It refused the seal, or is not heard of.
+            FleetError: It refused the seal, or is not heard of; or this user may not send it.
         """
         before = self._heard[line.key].line.refused
         await self.fleet.client.publish(line.reply, line.seal(self.fleet.bot, grant))
-        await self.fleet.client.flush()
+        await self.fleet.settle()
         until = time.monotonic() + ENROLLED_S
         while (left := until - time.monotonic()) > 0:
             await self.news(left)
@@ -180,14 +186,23 @@ async def approve_known(
     seconds: float,
     grant: bytes,
     say: Callable[[str], None],
-) -> list[Announcement]:
+    enrolled: Callable[[Announcement], None],
+) -> None:
     """Release to each known machine once, as it comes, until all are enrolled or the time is over.
 
     Whoever comes second with an identity that was served is told of and gets nothing: one of the two is
     not what it says.
 
+    Args:
+        desk: Open.
+        identities: Machines that are known.
+        seconds: How long.
+        grant: What is released.
+        say: Called with each step, for people.
+        enrolled: Called with each node as it is enrolled.
+
     Raises:
-        FleetError: The time is over and some never came.
+        FleetError: The time is over and some never came; or something is not allowed.
     """
     identities = list(dict.fromkeys(identities))
     until = time.monotonic() + seconds
@@ -210,13 +225,14 @@ async def approve_known(
             try:
                 await desk.release(line, grant)
             except FleetError as error:
+                desk.check()
                 say(f"{error}. Whoever comes next as {identity} is served")
                 continue
             served[identity] = line
+            enrolled(line)
         await desk.news(min(left, 1.0))
     if missing := [str(one) for one in identities if one not in served]:
         raise FleetError(
             f"within {seconds:g} s nobody came as {' or '.join(missing)}. Does the node run, and does "
             "its image hold no token? shardfw fleet approve lists who waits"
         )
-    return list(served.values())

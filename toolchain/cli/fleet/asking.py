@@ -84,7 +84,9 @@ async def move_command(fleet: Fleet, *, slot: int, node: str, as_json: bool) -> 
     elif moved.after == moved.before == node:
         click.echo(f"{node} has slot {slot} already")
     elif moved.after == node:
-        click.echo(f"slot {slot} went from {moved.before} to {node}, generation {moved.generation}")
+        click.echo(
+            f"slot {slot} went from {moved.before or 'nobody'} to {node}, generation {moved.generation}"
+        )
     if moved.after != node:
         raise FleetError(
             f"{node} did not take slot {slot}, {moved.after} did. Is it running, with room for one "

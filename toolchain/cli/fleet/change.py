@@ -253,6 +253,7 @@ class Changer:
             make: Returns the record as it should be now; None = what is there may stay.
             ready: Waits until what is there may be written over.
         """
+        last: FleetError | None = None
         for _ in range(TRIES):
             await self.view.sync()
             self._check_mine()
@@ -263,15 +264,16 @@ class Changer:
                 return
             try:
                 await self._swap(key, value, revision(self.view, key))
-            except (ConflictError, UnansweredError):
+            except (ConflictError, UnansweredError) as error:
                 # The watch tells what it is now; a second of records decides.
+                last = error
                 await self.view.until(lambda: None, 1.0)
                 seen = self.view.records.get(key)
                 if seen is not None and seen.value == str(value):
                     return
             else:
                 return
-        raise FleetError(f"{key} is written by somebody else again and again. Try again")
+        raise _given_up(key, last)
 
     async def _swap(self, key: str, value: object, expected: int) -> int:
         return await self.fleet.swap(key, value, expected)
@@ -326,14 +328,23 @@ async def set_budget(view: View, remaining: int) -> None:
     Raises:
         FleetError: Others write it again and again.
     """
+    last: FleetError | None = None
     for _ in range(TRIES):
         await view.sync()
         known = read(view, BUDGET, Budget)
         total = max(remaining, 0 if known is None else known.total)
         try:
             await view.fleet.swap(BUDGET, Budget(remaining, total), revision(view, BUDGET))
-        except (ConflictError, UnansweredError):
+        except (ConflictError, UnansweredError) as error:
+            last = error
             await view.until(lambda: None, 1.0)
         else:
             return
-    raise FleetError(f"{BUDGET} is written by somebody else again and again. Try again")
+    raise _given_up(BUDGET, last)
+
+
+def _given_up(key: str, last: FleetError | None) -> FleetError:
+    """Return what is said when a record could not be written in all tries."""
+    if isinstance(last, UnansweredError):
+        return last
+    return FleetError(f"{key} is written by somebody else again and again. Try again")

@@ -77,8 +77,23 @@ async def viewed(fleet: Fleet, work: Callable[[View], Awaitable[R]]) -> R:
         await view.stop()
 
 
+def endless_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Do as `fleet_command`; Ctrl-C is the way to end it, and no failure."""
+    command = fleet_command(function)
+
+    @wraps(command)
+    def until_interrupted(**options: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            command(**options)
+
+    return until_interrupted
+
+
 def fleet_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a coroutine over a connected fleet a command's function, with the options of a login."""
+    """Make a coroutine over a connected fleet a command's function, with the options of a login.
+
+    Ctrl-C is a failure: what follows on success must not follow a wait that was given up.
+    """
 
     @wraps(function)
     def command(
@@ -91,16 +106,15 @@ def fleet_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callabl
         handshake_first: bool,
         **own: object,
     ) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
-            run(
-                lambda fleet: function(fleet, **own),
-                bot,
-                servers,
-                user,
-                nkey_file,
-                ca,
-                handshake_first=handshake_first,
-            )
+        run(
+            lambda fleet: function(fleet, **own),
+            bot,
+            servers,
+            user,
+            nkey_file,
+            ca,
+            handshake_first=handshake_first,
+        )
 
     return login_options(command)
 
@@ -161,5 +175,5 @@ def check_name(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
         click.BadParameter: It is none.
     """
     if not NAME.fullmatch(value):
-        raise click.BadParameter("a node's name has letters, digits, _ and - alone")
+        raise click.BadParameter("a node's name has letters, digits, _ and - alone, 32 at most")
     return value

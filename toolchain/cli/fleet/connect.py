@@ -18,7 +18,7 @@ from nats.js.api import Header
 
 from firmware.layouts.bus import CLUSTER_VERSION_LEAST
 from toolchain.cli.fleet.records import NAME
-from toolchain.cli.fleet.words import CA_ENV, DOCS, URL_ENV, gone, refusal
+from toolchain.cli.fleet.words import CA_ENV, DOCS, URL_ENV, gone, is_of_login, not_let_in, refusal
 from toolchain.config.nkey import NKEY_ENV, parse_nkey
 from toolchain.config.secret import PASSWORD_ENV
 
@@ -39,6 +39,7 @@ EVENTS = "SHARDFW_EV"
 WRONG_LAST = (10071, 10164)
 """What a compare-and-swap is refused with: the record is another one, or another swap is on its way."""
 DENIED = "permissions violation"
+INBOX = "_inbox."
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -53,6 +54,10 @@ logging.getLogger("asyncio").addFilter(_is_news)
 
 class FleetError(RuntimeError):
     """The fleet cannot be reached, or does not allow what was asked; the text says what to do."""
+
+
+class DeniedError(FleetError):
+    """NATS says no, and will say no again: a stream is not there, or this user may not."""
 
 
 class ConflictError(FleetError):
@@ -112,13 +117,15 @@ class Fleet:
         client: nats-py's.
         bot: The fleet's name.
         servers: URLs of the list.
-        heard: What went wrong so far: what the server denied, and attempts to connect again.
+        heard: What the server denied so far, and what went wrong since it was connected last.
+        who: How messages call who is logged in.
     """
 
     client: Client
     bot: str
     servers: tuple[str, ...] = ()
     heard: list[str] = field(default_factory=list)
+    who: str = "nobody"
 
     @property
     def complaints(self) -> list[str]:
@@ -128,7 +135,25 @@ class Fleet:
     def gone(self) -> str:
         """Return what is said when the connection is lost."""
         others = [text for text in self.heard if DENIED not in text.lower()]
+        # A server that throws out who is logged in tells it in the library's last error alone, and one
+        # that refuses the login may cut the connection before its word of it is read.
+        if any(is_of_login(text) for text in [*others, str(self.client.last_error)]):
+            return not_let_in(self.servers, self.who, more=" any more")
         return gone(self.servers, others[-1] if others else "")
+
+    async def settle(self) -> None:
+        """Wait until the server has seen all that was sent, and said what of it it denies.
+
+        Raises:
+            nats.errors.Error: The connection is gone, or the server does not answer.
+        """
+        # The library's first PING may overtake what was sent before; it answers when that has left.
+        for _ in range(2):
+            await self.client.flush()
+
+    def denial(self, complaint: str) -> str:
+        """Return what is said of something that the server does not let this user do."""
+        return f"NATS at {', '.join(self.servers)} does not let {self.who} do that: {complaint}"
 
     @property
     def info(self) -> dict[str, Any]:
@@ -148,7 +173,7 @@ class Fleet:
                 f"$JS.API.{subject}", request, timeout=ANSWER_S
             )
         except (nats.errors.TimeoutError, TimeoutError):
-            raise FleetError(self._silence(f"$JS.API.{subject}")) from None
+            raise self._silence(f"$JS.API.{subject}") from None
         except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
             raise FleetError(
                 f"this server has no JetStream, or its leader is not elected. {DOCS} shows its "
@@ -156,15 +181,20 @@ class Fleet:
             ) from None
         return found
 
-    def _silence(self, subject: str) -> str:
+    def _silence(self, subject: str) -> FleetError:
+        """Return why nothing answers on a subject."""
         if not self.client.is_connected:
-            return self.gone()
-        if self.complaints:
-            return (
-                f"NATS does not let this user do that: {self.complaints[-1]}. Log in as an operator"
-            )
+            return FleetError(self.gone())
+        # Nobody hears an answer who may not listen, and what else was denied explains nothing.
+        denied = [
+            text
+            for text in self.complaints
+            if subject.lower() in text.lower() or INBOX in text.lower()
+        ]
+        if denied:
+            return DeniedError(f"{self.denial(denied[-1])}. Log in as an operator")
         where = ", ".join(self.servers)
-        return f"nothing answers on {subject} at {where}. Look at the servers' logs"
+        return FleetError(f"nothing answers on {subject} at {where}. Look at the servers' logs")
 
     async def swap(self, key: str, value: object, expected: int) -> int:
         """Write a record if its revision is still the expected one; return the new one.
@@ -177,7 +207,7 @@ class Fleet:
         Raises:
             ConflictError: There is another one.
             UnansweredError: No answer came.
-            FleetError: There is no such stream.
+            DeniedError: There is no such stream, or this user may not write it.
         """
         header = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
         subject = f"$KV.shardfw.{self.bot}.{key}"
@@ -192,15 +222,21 @@ class Fleet:
                 ) from None
             raise UnansweredError(f"{key} may be written or not: {error.description}") from error
         except nats.js.errors.NoStreamResponseError:
-            raise FleetError(no_fleet(self.bot)) from None
+            raise DeniedError(no_fleet(self)) from None
         except (nats.errors.TimeoutError, TimeoutError):
-            raise UnansweredError(self._silence(subject)) from None
+            failure = self._silence(subject)
+            if isinstance(failure, DeniedError):
+                raise failure from None
+            raise UnansweredError(str(failure)) from None
         return found.seq
 
 
-def no_fleet(bot: str, stream: str = STREAM) -> str:
+def no_fleet(fleet: Fleet, stream: str = STREAM) -> str:
     """Return what is said when the streams are missing."""
-    return f"there is no stream {stream} here, so no fleet. Make it with: shardfw fleet init --bot {bot}"
+    return (
+        f"there is no stream {stream} at {', '.join(fleet.servers)}, so no fleet. Make it with: shardfw "
+        f"fleet init --bot {fleet.bot}"
+    )
 
 
 def is_old_cluster(info: dict[str, Any]) -> bool:
@@ -228,6 +264,9 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
     async def on_error(error: Exception) -> None:
         heard.append(str(error).removeprefix("nats: ").strip("'") or type(error).__name__)
 
+    async def on_reconnect() -> None:
+        heard[:] = [text for text in heard if DENIED in text.lower()]
+
     options: dict[str, Any] = {}
     if login.nkey:
         options["nkeys_seed_str"] = login.nkey
@@ -240,6 +279,7 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
             list(login.servers),
             name="shardfw fleet",
             error_cb=on_error,
+            reconnected_cb=on_reconnect,
             connect_timeout=CONNECT_S,
             reconnect_time_wait=RETRY_S,
             ping_interval=PING_S,
@@ -252,7 +292,8 @@ async def connected(login: Login, bot: str) -> AsyncIterator[Fleet]:
         raise FleetError(refusal(login, heard, error)) from None
     # The first connection fails at once, a lost one is looked for again.
     client.options |= {"allow_reconnect": True, "max_reconnect_attempts": RETRIES}
-    fleet = Fleet(client, bot, login.servers, heard)
+    heard.clear()
+    fleet = Fleet(client, bot, login.servers, heard, login.name)
     try:
         if is_old_cluster(fleet.info):
             raise FleetError(

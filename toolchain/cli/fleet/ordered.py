@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import nats.errors
 import nats.js.errors
 
 from firmware.layouts.fleet import IDLE_HEARTBEAT_MS, WATCH_KEPT_MS, WATCH_SILENCE_MS
-from toolchain.cli.fleet.connect import FleetError, no_fleet
+from toolchain.cli.fleet.connect import DeniedError, FleetError, no_fleet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
@@ -23,10 +25,63 @@ if TYPE_CHECKING:
 NS_PER_MS = 1_000_000
 STREAM_NOT_FOUND = 10059
 REPLY_TOKENS = 9
+DENIED_S, LOST_S = 10.0, 60.0
+"""So long a watch may be impossible before a command ends: a refusal seldom passes, an election does."""
 
 
 class WatchEndedError(Exception):
     """Something may be missing: all that the watch showed is forgotten."""
+
+
+def _nobody(_text: str) -> None:
+    pass
+
+
+@dataclass
+class Patience:
+    """How long it is tried again and again to see what cannot be seen.
+
+    A cluster between two leaders answers nothing, and a server that lost the others neither.
+
+    Attributes:
+        servers: Where that is.
+        say: Called with what is wrong, once until it has passed.
+        why: What is wrong now; empty when nothing is.
+    """
+
+    servers: tuple[str, ...]
+    say: Callable[[str], None] = _nobody
+    why: str = field(default="", init=False)
+    _since: float | None = field(default=None, init=False)
+    _denied: float | None = field(default=None, init=False)
+
+    def over(self) -> None:
+        """Something came: begin anew."""
+        self.why, self._since, self._denied = "", None, None
+
+    def bear(self, error: Exception) -> None:
+        """Note that it failed again.
+
+        Args:
+            error: Why.
+
+        Raises:
+            FleetError: That has lasted long enough.
+        """
+        now = time.monotonic()
+        if not self.why:
+            self.say(str(error))
+        self.why = str(error)
+        self._since = self._since or now
+        self._denied = (self._denied or now) if isinstance(error, DeniedError) else None
+        if now - self._since < LOST_S and (self._denied is None or now - self._denied < DENIED_S):
+            return
+        if isinstance(error, FleetError):
+            raise error
+        raise FleetError(
+            f"NATS at {', '.join(self.servers)} showed nothing for {LOST_S:.0f} s: {error}. Look at the "
+            "servers' logs"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -58,6 +113,7 @@ class Ordered:
 
     Attributes:
         heard: `time.monotonic()` when anything came last.
+        came: Whether anything came.
     """
 
     def __init__(
@@ -69,7 +125,7 @@ class Ordered:
         deliver: str = "",
     ) -> None:
         self.fleet = fleet
-        self.heard = time.monotonic()
+        self.heard, self.came = time.monotonic(), False
         self._stream, self._subject, self._policy = stream, subject, policy
         self._deliver = deliver or fleet.client.new_inbox()
         self._sequence = 0
@@ -82,7 +138,8 @@ class Ordered:
             How many messages there are to deliver, those that came already included.
 
         Raises:
-            FleetError: There is no fleet.
+            DeniedError: There is no such stream, or this user may not watch it.
+            FleetError: Nothing answers.
             WatchEndedError: The server made no consumer.
         """
         self._subscription = await self.fleet.client.subscribe(self._deliver)
@@ -107,7 +164,7 @@ class Ordered:
             )
         except nats.js.errors.APIError as error:
             if error.err_code == STREAM_NOT_FOUND:
-                raise FleetError(no_fleet(self.fleet.bot, self._stream)) from None
+                raise DeniedError(no_fleet(self.fleet, self._stream)) from None
             raise WatchEndedError(f"the server makes no consumer: {error.description}") from error
         self.heard = time.monotonic()
         return int(made["num_pending"]) + int(made["delivered"]["consumer_seq"])
@@ -132,13 +189,13 @@ class Ordered:
                 message = await self._subscription.next_msg(min(left, WATCH_SILENCE_MS / 1000))
             except (nats.errors.TimeoutError, TimeoutError):
                 if time.monotonic() - self.heard > WATCH_SILENCE_MS / 1000:
-                    raise WatchEndedError("it fell silent") from None
+                    raise WatchEndedError("the server fell silent") from None
                 if time.monotonic() >= until:
                     return None
                 continue
             except nats.errors.Error as error:
                 raise WatchEndedError(str(error)) from error
-            self.heard = time.monotonic()
+            self.heard, self.came = time.monotonic(), True
             if (found := self._read(message)) is not None:
                 return found
             if time.monotonic() >= until:

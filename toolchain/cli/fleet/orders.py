@@ -71,13 +71,13 @@ class Moved:
 
     Attributes:
         slot: Its number.
-        before: Who held it.
+        before: Who held it; None = nobody.
         after: Who holds it now.
         generation: Of the new lease.
     """
 
     slot: int
-    before: str
+    before: str | None
     after: str
     generation: int
 
@@ -102,7 +102,8 @@ async def move(view: View, slot: int, node: str, say: Callable[[str], None]) -> 
     if lease.node == node:
         return Moved(slot, node, node, lease.generation)
     await ask_move(view, slot, lease, node)
-    say(f"slot {slot} is asked to go from {lease.node} to {node}")
+    before = lease.node if lease.held else None
+    say(f"slot {slot} is asked to go from {before or 'nobody'} to {node}")
     # A holder that is gone is waited out first, then everybody but the named node waits longer.
     patience = takeover_s(plan.duration_ms) + AVOID_MS / 1000 + SLACK_S
     after = await view.until(lambda: _next_holder(view, slot, lease), patience)
@@ -110,7 +111,7 @@ async def move(view: View, slot: int, node: str, say: Callable[[str], None]) -> 
         raise FleetError(
             f"nobody took slot {slot} within {patience:.0f} s. Look with: shardfw fleet status"
         )
-    return Moved(slot, lease.node, after.node, after.generation)
+    return Moved(slot, before, after.node, after.generation)
 
 
 async def ask_move(view: View, slot: int, lease: Lease, node: str) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolchain.cli.fleet.change import BUDGET, IDENT, LEASE, PLAN, leases, read
-from toolchain.cli.fleet.connect import STREAM, FleetError, no_fleet
+from toolchain.cli.fleet.connect import EVENTS, STREAM, FleetError, no_fleet
 from toolchain.cli.fleet.orders import moves, orders
 from toolchain.cli.fleet.records import (
     DRAIN,
@@ -23,6 +23,7 @@ from toolchain.cli.fleet.records import (
     Ticket,
     takeover_s,
 )
+from toolchain.cli.fleet.streams import stream_config
 from toolchain.cli.status import milliseconds
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def server_time(fleet: Fleet) -> float:
     try:
         text = str((await fleet.api(f"STREAM.INFO.{STREAM}"))["ts"]).rstrip("Z")
     except nats.js.errors.NotFoundError:
-        raise FleetError(no_fleet(fleet.bot)) from None
+        raise FleetError(no_fleet(fleet)) from None
     return datetime.fromisoformat(text[:MICROSECOND_CHARS] + "+00:00").timestamp()
 
 
@@ -75,8 +76,25 @@ def slot_report(view: View, number: int, lease: Lease, clock_offset: float) -> R
     }
 
 
-def report(view: View, known: dict[int, Session], clock_offset: float) -> Report:
-    """Return all of it, as `--json` prints it."""
+async def has_events(fleet: Fleet) -> bool:
+    """Return False when there is certainly no stream for events: a server alone forgets it when it restarts."""
+    try:
+        return await stream_config(fleet, EVENTS) is not None
+    except FleetError:
+        return True
+
+
+def report(
+    view: View, known: dict[int, Session], clock_offset: float, *, events: bool = True
+) -> Report:
+    """Return all of it, as `--json` prints it.
+
+    Args:
+        view: The records.
+        known: Sessions by shard.
+        clock_offset: Server's clock less `time.monotonic()`.
+        events: Whether there is a stream for events.
+    """
     plan, budget = read(view, PLAN, Plan), read(view, BUDGET, Budget)
     found = leases(view)
     count = 0 if plan is None else len(plan.slots)
@@ -97,6 +115,7 @@ def report(view: View, known: dict[int, Session], clock_offset: float) -> Report
     }
     return {
         "bot": view.fleet.bot,
+        "events_stream": events,
         "plan": None if plan is None else plan_report(plan),
         "slots": slots,
         "missing": [number for number in range(count) if number not in found],
@@ -160,7 +179,7 @@ def _shards(slot: Report) -> str:
     return str(slot["start"]) if slot["count"] == 1 else f"{slot['start']} to {last}"
 
 
-def render(found: Report) -> RenderableType:
+def render(found: Report) -> Group:
     """Return a report for people."""
     parts: list[RenderableType] = []
     if found["plan"] is None:
@@ -184,6 +203,9 @@ def render(found: Report) -> RenderableType:
             str(slot["sequence"]),
         )
     parts.append(table)
+    if not found["events_stream"]:
+        text = f"there is no stream {EVENTS}: nodes keep no event. Make it with: shardfw fleet init"
+        parts.append(Text(text, "red"))
     for number in found["missing"]:
         parts.append(Text(f"slot {number} has no record: nobody may take it", "red"))
     for move in found["moves"]:

@@ -16,11 +16,11 @@ import nats.js.errors
 
 from firmware.layouts.fleet import WATCH_RETRY_MS
 from pxe.examples.python import consumer
-from toolchain.cli.fleet.connect import EVENTS, FleetError, no_fleet
-from toolchain.cli.fleet.ordered import Ordered, WatchEndedError
+from toolchain.cli.fleet.connect import EVENTS, DeniedError, FleetError, no_fleet
+from toolchain.cli.fleet.ordered import Ordered, Patience, WatchEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from nats.aio.msg import Msg
 
@@ -174,16 +174,20 @@ async def _last(fleet: Fleet) -> int:
     """Return the place of the newest event in the stream.
 
     Raises:
-        FleetError: There is no such stream, no answer, or this user may not ask.
+        DeniedError: There is no such stream, or this user may not ask.
+        FleetError: No answer.
     """
     try:
         return int((await fleet.api(f"STREAM.INFO.{EVENTS}"))["state"]["last_seq"])
     except nats.js.errors.NotFoundError:
-        raise FleetError(no_fleet(fleet.bot, EVENTS)) from None
+        raise DeniedError(no_fleet(fleet, EVENTS)) from None
 
 
 async def follow(
-    fleet: Fleet, shard: int | None, types: tuple[str, ...]
+    fleet: Fleet,
+    shard: int | None,
+    types: tuple[str, ...],
+    say: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[Event | Hole | None]:
     """Give each event and notice from now on; None after a moment without one.
 
@@ -193,12 +197,17 @@ async def follow(
         fleet: The connection.
         shard: This one alone; None = all.
         types: These alone, and no holes; nothing = all.
+        say: Called with what keeps events out of sight, when that begins; None = nobody is told.
 
     Raises:
-        FleetError: The connection is gone for good, there is no stream, or this user may not read it.
+        FleetError: The connection is gone for good; or events have been out of sight for too long,
+            because there is no stream, this user may not read it any more, or nothing answers.
     """
     subject = f"shardfw.{fleet.bot}.ev.{'*' if shard is None else shard}.*"
     reader, place, began = Reader(), await _last(fleet), False
+    patience = Patience(fleet.servers)
+    if say is not None:
+        patience.say = say
     while not fleet.client.is_closed:
         policy = {"deliver_policy": "by_start_sequence", "opt_start_seq": place + 1}
         events = Ordered(fleet, EVENTS, subject, policy)
@@ -207,6 +216,8 @@ async def follow(
             began = True
             while not fleet.client.is_closed:
                 found = await events.take(WAIT_S)
+                if events.came:
+                    patience.over()
                 if found is None:
                     yield None
                     continue
@@ -217,6 +228,8 @@ async def follow(
         except (WatchEndedError, FleetError) as error:
             if not began and isinstance(error, FleetError):
                 raise
+            if not fleet.client.is_closed:
+                patience.bear(error)
         finally:
             await events.stop()
         await asyncio.sleep(WATCH_RETRY_MS / 1000)

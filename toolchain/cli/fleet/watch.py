@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from firmware.layouts.fleet import WATCH_RETRY_MS
 from toolchain.cli.fleet.connect import STREAM, FleetError
-from toolchain.cli.fleet.ordered import Ordered, WatchEndedError
+from toolchain.cli.fleet.ordered import Ordered, Patience, WatchEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +109,12 @@ class View:
         self.since = 0.0
         self.watches = 0
         self._watch: Watch | None = None
+        self._patience = Patience(fleet.servers)
+
+    @property
+    def trouble(self) -> str:
+        """Return what keeps the records out of sight now; empty when nothing does."""
+        return self._patience.why
 
     @property
     def synced(self) -> bool:
@@ -119,7 +125,7 @@ class View:
         """Take the next record in; return its key, None when none came in time.
 
         Raises:
-            FleetError: There is no fleet, or the connection is gone for good.
+            FleetError: There is no fleet, or the records have been out of sight for too long.
         """
         if self.fleet.client.is_closed:
             raise FleetError(self.fleet.gone())
@@ -132,16 +138,19 @@ class View:
                 self._synced_now()
             was = self._watch.synced
             found = await self._watch.next(timeout)
-        except WatchEndedError:
+        except WatchEndedError as error:
             await self._forget()
+            self._patience.bear(error)
             return None
-        except FleetError:
+        except FleetError as error:
             if self.watches == 1:
                 raise
-            # A cluster between two leaders answers nothing, and a server that lost the others neither.
             await self._forget()
+            self._patience.bear(error)
             await self.fleet.client.force_reconnect()
             return None
+        if self._watch.came:
+            self._patience.over()
         if found is None:
             return None
         self.records[found[0]] = found[1]
@@ -169,7 +178,7 @@ class View:
             timeout: Seconds.
 
         Raises:
-            FleetError: There is no fleet, or the connection is gone for good.
+            FleetError: There is no fleet, or the records have been out of sight for too long.
         """
         until = time.monotonic() + timeout
         while True:
@@ -188,8 +197,8 @@ class View:
         """
         if await self.until(lambda: True, SYNC_S) is None:
             raise FleetError(
-                f"the records of {self.fleet.bot} did not come within {SYNC_S:.0f} s. Look at the "
-                "servers' logs"
+                f"the records of {self.fleet.bot} did not come within {SYNC_S:.0f} s"
+                f"{f': {self.trouble}' if self.trouble else ''}. Look at the servers' logs"
             )
 
     async def stop(self) -> None:

@@ -30,11 +30,8 @@ def refusal(login: Login, heard: Sequence[str], error: Exception) -> str:
     """
     words = " ".join([*heard, str(error)]).lower()
     where, last = ", ".join(login.servers), heard[-1] if heard else str(error)
-    if "authorization" in words or "authentication" in words:
-        return (
-            f"NATS at {where} does not let {login.name} in. Give --user with {PASSWORD_ENV}, or "
-            f"the seed of an nkey in {NKEY_ENV}"
-        )
+    if is_of_login(words):
+        return not_let_in(login.servers, login.name)
     if "has expired" in words:
         return _expired(where, login.ca)
     if "certificate" in words:
@@ -50,6 +47,25 @@ def refusal(login: Login, heard: Sequence[str], error: Exception) -> str:
     return (
         f"no NATS server answers at {where}: {last}. Start one ({DOCS}), or name yours with "
         f"--server or {URL_ENV}"
+    )
+
+
+def is_of_login(words: str) -> bool:
+    """Return whether what a server or the library said is about who logs in."""
+    return any(word in words.lower() for word in ("authorization", "authentication"))
+
+
+def not_let_in(servers: Sequence[str], who: str, more: str = "") -> str:
+    """Return what to do when a server does not know who logs in.
+
+    Args:
+        servers: Where that is.
+        who: As `Login.name` has it.
+        more: What follows "in".
+    """
+    return (
+        f"NATS at {', '.join(servers)} does not let {who} in{more}. Give --user with {PASSWORD_ENV}, or "
+        f"the seed of an nkey in {NKEY_ENV}"
     )
 
 
