@@ -48,8 +48,7 @@ class Commands(Struct):
     changed = u32(0x04, "1 = rows came or went since they were looked at")
     taken = u64(0x08, "commands that were carried out")
     refused = u64(0x10, "commands that were refused")
-    answers_sent = u32(0x18, "bytes of `answers` that have left")
-    answers_end = u32(0x1C, "bytes of `answers` that are in use")
+    answers_end = u32(0x18, "bytes of `answers` that are in use")
     shards = bytes_(
         0x20,
         4 * SHARDS_MAX,

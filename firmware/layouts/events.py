@@ -155,5 +155,8 @@ PUBLISH_CUT = site(
 PUBLISH_UNTAKEN = site(
     Layer.EVENTS, 3, "publish_untaken", "the stream takes nothing that comes by this server"
 )
+DATA_UNHEARD = site(
+    Layer.EVENTS, 4, "data_unheard", "what is said by this server does not reach CONTROL's"
+)
 EVENTS = Global("events", Events, "listeners of raw dispatches", align=64)
 PAYLOAD = Region("the event's payload", "in the receive ring, bounded by the length of the part")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolchain.layout import Global, Struct, u64
+from firmware.layouts.bus import FIRST_SID
+from toolchain.layout import Global, Struct, u32, u64
 
 DIAG_EVERY_MS = 10_000
 DIAG_FORMAT = 1
@@ -15,14 +16,21 @@ DIAG_FIELDS = (
     "sessions_lost", "sessions_ignored",
 )  # fmt: skip
 """Behind format and boot, in this order, separated by single blanks."""
+DIAG_SID = FIRST_SID
+"""CONTROL listens to what DATA says: the servers of both are heard by each other as long as it comes."""
+UNHEARD_MAX = 2
+"""Times that it may stay away before DATA looks for another server."""
 
 
 class FleetDiag(Struct):
-    """When it is said."""
+    """When it is said, and whether it is heard."""
 
-    SIZE = 0x10
+    SIZE = 0x20
     next_at = u64(0x00, "TSC of the next time")
     said = u64(0x08, "times that it was said")
+    ups = u32(0x10, "sum of both links' `ups` when `unheard` began to count")
+    unheard = u32(0x14, "times that it was said since CONTROL heard it last")
+    heard = u32(0x18, "1 = CONTROL heard it since boot; without, nothing is concluded from silence")
 
 
 FLEET_DIAG = Global("fleet_diag", FleetDiag, "what the node says of itself on the bus")

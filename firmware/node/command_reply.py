@@ -28,6 +28,7 @@ from toolchain.asm import (
     R13,
     R13D,
     R14,
+    R14D,
     RAX,
     RBP,
     RBX,
@@ -149,21 +150,21 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
     ],
     outputs=[Out(CF, "1 = some still wait for room")],
     clobbers=CALLER_SAVED,
-    reads=[Commands.answers, Commands.answers_sent, Commands.answers_end, TEXT_IN],
-    writes=[Commands.answers_sent, Commands.answers_end, TEXT_OUT],
+    reads=[Commands.answers, Commands.answers_end, TEXT_IN],
+    writes=[Commands.answers, Commands.answers_end, TEXT_OUT],
     calls=[bus_open, bus_close],
-    saves=[R12, R13],
+    saves=[R12, R13, R14],
     source="firmware/docs/fleet.md#commands",
 )
 def answers_send(a: Asm, link: BusLink, workspace: ShardContext) -> None:
-    """Send the answers that wait, oldest first, as far as there is room."""
-    full = a.label("full")
+    """Send the answers that wait, oldest first, as far as there is room; the rest moves to the front."""
+    full, sent = a.label("full"), R14
+    a.xor(R14D, R14D)
     with a.loop() as answers:
-        a.mov(EAX, COMMANDS.it.answers_sent)
-        a.cmp(EAX, COMMANDS.it.answers_end)
+        a.cmp(R14D, COMMANDS.it.answers_end)
         a.leave(E, answers)
         a.lea(R13, COMMANDS.it.answers.address)
-        a.add(R13, RAX)
+        a.add(R13, sent)
         a.mov(R12D, mem32(R13, ref=TEXT_IN))
         a.lea(ECX, mem8(R12, ANSWER_RESERVE, ref=COMPUTED))
         a.call(bus_open)
@@ -172,13 +173,18 @@ def answers_send(a: Asm, link: BusLink, workspace: ShardContext) -> None:
         a.mov(ECX, R12D)
         a.rep_movsb()
         a.call(bus_close)
-        a.add(R12D, LENGTH_BYTES)
-        a.add(COMMANDS.it.answers_sent, R12D)
+        a.lea(sent, mem8(R12, LENGTH_BYTES, index=sent, ref=COMPUTED))
         a.jmp(answers.top)
-    a.mov(COMMANDS.it.answers_sent, 0)
     a.mov(COMMANDS.it.answers_end, 0)
     a.clc()
+    a.ret()
     a.place(full)
+    a.sub(COMMANDS.it.answers_end, R14D)
+    a.mov(ECX, COMMANDS.it.answers_end)
+    a.lea(RDI, COMMANDS.it.answers.address)
+    a.mov(RSI, R13)
+    a.rep_movsb()
+    a.stc()
     a.ret()
 
 

@@ -167,7 +167,6 @@ def command_subscribe(
         Commands.ups,
         Commands.changed,
         Commands.shards,
-        Commands.answers_sent,
         Commands.answers_end,
     ],
     calls=[command_subscribe, answers_send],
@@ -193,7 +192,6 @@ def commands_tick(a: Asm) -> None:
     with a.if_(NE):
         # Another connection knows no subscription, and may not answer what this one brought.
         a.mov(COMMANDS.it.ups, EAX)
-        a.mov(COMMANDS.it.answers_sent, 0)
         a.mov(COMMANDS.it.answers_end, 0)
         a.lea(RDI, ROWS.address)
         a.mov(ECX, Commands.shards.size // 8)

@@ -1,9 +1,11 @@
-"""The node's own numbers on the bus: one line, every ten seconds."""
+"""The node's own numbers on the bus: one line, every ten seconds, heard by the node itself over CONTROL."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.link import bus_fail
 from firmware.bus.send import bus_close, bus_open
 from firmware.layouts.bus import BUS, CONTROL, DATA, Bus, BusLink, LinkState
 from firmware.layouts.commands import COMMANDS, Commands
+from firmware.layouts.events import DATA_UNHEARD
 from firmware.layouts.fleet import FLEET, Fleet
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.fleet_diag import (
@@ -12,6 +14,7 @@ from firmware.layouts.fleet_diag import (
     DIAG_FORMAT,
     DIAG_MAX,
     FLEET_DIAG,
+    UNHEARD_MAX,
     FleetDiag,
 )
 from firmware.layouts.handover import HANDOVER, Handover
@@ -22,6 +25,8 @@ from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.text import TEXT_OUT
 from firmware.text import put, put_byte, put_decimal
 from toolchain.asm import (
+    BE,
+    CF,
     EAX,
     ECX,
     EDI,
@@ -44,6 +49,8 @@ from toolchain.asm import (
     Asm,
     B,
     C,
+    E,
+    In,
     Out,
     Z,
     mem16,
@@ -133,6 +140,45 @@ def _load(a: Asm, field: str) -> None:
 
 
 @routine(
+    inputs=[In(RBP, BusLink, "the link DATA, UP")],
+    outputs=[Out(CF, "1 = another server is to be tried")],
+    clobbers=[RAX],
+    reads=[
+        BusLink.state,
+        BusLink.ups,
+        FleetConfig.servers_used,
+        FleetDiag.ups,
+        FleetDiag.unheard,
+    ],
+    writes=[FleetDiag.ups, FleetDiag.unheard],
+    source="firmware/docs/fleet.md#diagnostics",
+)
+def diag_unheard(a: Asm, link: BusLink) -> None:
+    """Tell whether CONTROL, which leaves a server that is cut off, hears nothing of what DATA says."""
+    other = BusLink.at(RBP, (CONTROL - DATA) * BusLink.SIZE)
+    with a.block() as same:
+        a.mov(EAX, link.ups)
+        a.add(EAX, other.ups)
+        with a.block() as anew:
+            a.cmp(EAX, FLEET_DIAG.it.ups)
+            a.leave(NE, anew)
+            a.cmp(other.state, LinkState.UP)
+            a.leave(E, same)
+        a.mov(FLEET_DIAG.it.ups, EAX)
+        a.mov(FLEET_DIAG.it.unheard, 0)
+        a.clc()
+        a.ret()
+    with a.block() as alone:
+        a.cmp(FLEET_CONFIG.it.servers_used, 1)
+        a.leave(BE, alone)
+        a.cmp(FLEET_DIAG.it.unheard, UNHEARD_MAX)
+        a.cmc()
+        a.ret()
+    a.clc()
+    a.ret()
+
+
+@routine(
     outputs=[Out(RAX, "TSC of the next time; all ones = never")],
     clobbers=CALLER_SAVED,
     reads=[
@@ -170,14 +216,15 @@ def _load(a: Asm, field: str) -> None:
         Handover.lost,
         Handover.ignored,
         FleetDiag.next_at,
+        FleetDiag.heard,
     ],
-    writes=[FleetDiag.next_at, FleetDiag.said, TEXT_OUT],
-    calls=[bus_open, bus_close, put_decimal, shards_count],
+    writes=[FleetDiag.next_at, FleetDiag.said, FleetDiag.unheard, TEXT_OUT],
+    calls=[bus_open, bus_close, bus_fail, diag_unheard, put_decimal, shards_count],
     saves=[RBX, RBP, R12, R13, R14],
     source="firmware/docs/fleet.md#diagnostics",
 )
 def diag_publish(a: Asm) -> None:
-    """Say the numbers when it is time and the link has room; fire and forget."""
+    """Say the numbers when it is time and the link has room, or leave a server where nobody hears them."""
     link, later, never = BusLink.at(RBP), a.label("later"), a.label("never")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     a.jne(never)
@@ -196,6 +243,11 @@ def diag_publish(a: Asm) -> None:
     a.cmp(link.midway, 0)
     a.jne(later)
     a.mov(RBX, link.context)
+    a.call(diag_unheard)
+    with a.if_(C):
+        a.mov(EDX, DATA_UNHEARD.code)
+        a.call(bus_fail)
+        a.jmp(later)
     a.mov(ECX, DIAG_MAX)
     a.call(bus_open)
     a.j(C, later)
@@ -240,6 +292,8 @@ def diag_publish(a: Asm) -> None:
     a.add(RDI, 2)
     a.call(bus_close)
     a.inc(FLEET_DIAG.it.said)
+    a.mov(EAX, FLEET_DIAG.it.heard)
+    a.add(FLEET_DIAG.it.unheard, EAX)
     a.place(later)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, DIAG_EVERY_MS)
     a.add(RAX, core.now)

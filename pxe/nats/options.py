@@ -99,7 +99,12 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
             f"shardfw.{bot}.diag.{node}",
             f"shardfw.{bot}.enrol.{node}",
         ],
-        "subscribe": [f"_I.{node}.>", f"_W.{node}.>", f"shardfw.{bot}.cmd.>"],
+        "subscribe": [
+            f"_I.{node}.>",
+            f"_W.{node}.>",
+            f"shardfw.{bot}.cmd.>",
+            f"shardfw.{bot}.diag.{node}",
+        ],
         "allow_responses": True,
     }
 

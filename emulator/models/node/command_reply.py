@@ -50,18 +50,21 @@ def command_answer(w: World, result: int, wait: int) -> None:
 
 @model
 def answers_send(w: World, link: int, workspace: int) -> int:
-    """Whole answers only; once all have left the next one is the first again."""
-    commands = w.g(COMMANDS)
-    while commands.answers_sent != commands.answers_end:
-        at = commands.offset_of("answers") + commands.answers_sent
+    """Whole answers only; what is left moves to the front."""
+    commands, sent = w.g(COMMANDS), 0
+    first = commands.offset_of("answers")
+    while sent != commands.answers_end:
+        at = first + sent
         size = int.from_bytes(w.read(at, 4), "little")
         to, full = bus_open(w, link, workspace, size + ANSWER_RESERVE)
         if full:
+            commands.answers_end -= sent
+            w.write(first, w.read(at, commands.answers_end))
             return 1
         w.write(to, w.read(at + 4, size))
         bus_close(w, link, workspace, to + size)
-        commands.answers_sent += 4 + size
-    commands.answers_sent = commands.answers_end = 0
+        sent += 4 + size
+    commands.answers_end = 0
     return 0
 
 

@@ -64,7 +64,7 @@ def commands_tick(w: World) -> None:
     link.wanted = 0
     if link.ups != commands.ups:
         commands.ups = link.ups
-        commands.answers_sent = commands.answers_end = 0
+        commands.answers_end = 0
         w.write(commands.offset_of("shards"), bytes(4 * SHARDS_MAX))
         commands.changed = 1
     before = link.sent

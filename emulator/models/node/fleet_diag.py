@@ -1,11 +1,13 @@
 """The node's own numbers on the bus."""
 
 from emulator.effects import World, model
+from emulator.models.bus.link import bus_fail
 from emulator.models.bus.send import bus_close, bus_open
 from emulator.models.text import put_decimal
-from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
+from firmware.layouts.bus import BUS, CONTROL, DATA, BusLink, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.commands import COMMANDS
+from firmware.layouts.events import DATA_UNHEARD
 from firmware.layouts.fleet import FLEET
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.fleet_diag import (
@@ -14,6 +16,7 @@ from firmware.layouts.fleet_diag import (
     DIAG_FORMAT,
     DIAG_MAX,
     FLEET_DIAG,
+    UNHEARD_MAX,
 )
 from firmware.layouts.handover import HANDOVER
 from firmware.layouts.log import LOG_ON_BUS
@@ -63,6 +66,17 @@ def _numbers(w: World, rows: int, ready: int) -> dict[str, int]:
 
 
 @model
+def diag_unheard(w: World, link: int) -> int:
+    """Twice in a row nothing came over CONTROL, while neither link was made anew."""
+    diag, data, other = w.g(FLEET_DIAG), w.view(BusLink, link), w.g(BUS).links[CONTROL]
+    ups = (data.ups + other.ups) % 2**32
+    if diag.ups != ups or other.state != LinkState.UP:
+        diag.ups, diag.unheard = ups, 0
+        return 0
+    return int(w.g(FLEET_CONFIG).servers_used > 1 and diag.unheard >= UNHEARD_MAX)
+
+
+@model
 def diag_publish(w: World) -> int:
     """Format, boot, then the fields in their order."""
     bus, config, diag, clock = w.g(BUS), w.g(FLEET_CONFIG), w.g(FLEET_DIAG), w.g(CLOCK)
@@ -71,7 +85,11 @@ def diag_publish(w: World) -> int:
         return NEVER
     if diag.next_at > now:
         return int(diag.next_at)
-    if not bus.enrolling and link.state == LinkState.UP and not link.midway:
+    if bus.enrolling or link.state != LinkState.UP or link.midway:
+        pass
+    elif diag_unheard(w, link.address_):
+        bus_fail(w, link.address_, link.context, DATA_UNHEARD.code)
+    else:
         at, full = bus_open(w, link.address_, link.context, DIAG_MAX)
         if not full:
             numbers = _numbers(w, *shards_count(w))
@@ -89,5 +107,6 @@ def diag_publish(w: World) -> int:
             w.write(end, b"\r\n" + text + b"\r\n")
             bus_close(w, link.address_, link.context, end + len(text) + 4)
             diag.said += 1
+            diag.unheard += diag.heard
     diag.next_at = now + clock.tsc_cycles_per_ms * DIAG_EVERY_MS
     return int(diag.next_at)

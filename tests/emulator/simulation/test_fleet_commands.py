@@ -28,6 +28,7 @@ SLOW_NS = 60 * NS_PER_MS
 BULK = bytes(3 << 20)
 LEFT_MS = 5_000
 """Of the 7.9 s that a lease of 10 s lets a node speak; renewals come more than once in the rest."""
+PRESENCE = b'{"op":3,"d":{"status":"online"}}'
 TOO_LARGE, DONE = {"ok": False, "err": "too_large"}, {"ok": True}
 
 
@@ -99,7 +100,7 @@ def test_commands_between_messages_of_megabytes_are_answered():
     watch, numbers, answers = Watch(), itertools.count(), []
 
     def ask() -> None:
-        for body in (BULK, b'{"op":3,"d":{"status":"online"}}'):
+        for body in (BULK, PRESENCE):
             watch.ask(body, f"_INBOX.bot.{next(numbers)}")
 
     def hear(heard: Heard) -> None:
@@ -113,3 +114,29 @@ def test_commands_between_messages_of_megabytes_are_answered():
     assert answers[:4] == [(0, TOO_LARGE), (1, DONE), (2, TOO_LARGE), (3, DONE)]
     assert watch.owner.node.g(COMMANDS).taken == 2
     watch.judge()
+
+
+@pytest.mark.parametrize("publish", [True, False])
+def test_commands_leave_a_server_that_is_cut_off(publish):
+    """A bot that is quiet publishes nothing, so nothing is missing by which a server would be left."""
+    shape = Shape(nodes=1, slots=1, total=1, cap=1, servers=3, publish=publish)
+    fleet = LeasedFleet(12, shape)
+    fleet.until_owned()
+    fleet.run(12)
+    cluster, links = fleet.nats.cluster, fleet.stations[0].node.g(BUS).links
+    cut = links[DATA].server
+    fleet.world.run_until(lambda: not any(stream.pending for stream in cluster.streams.values()))
+    cluster.leaders.update(dict.fromkeys(cluster.leaders, cluster.servers[cut - 1]))
+    heard: list[Heard] = []
+    there = len(cluster.servers[cut].sessions)
+    client = Client(cluster, random.Random(1), ("_INBOX.bot.*",), heard.append)
+    while len(cluster.servers[cut].sessions) != there:
+        client.move_on()
+        fleet.run(1)
+    fleet.world.actions["nats-isolate"](str(cut))
+    fleet.run(40)
+    assert client.publish(f"shardfw.{BOT}.cmd.0", PRESENCE, "_INBOX.bot.x")
+    fleet.run(1)
+    assert cut not in (links[CONTROL].server, links[DATA].server)
+    assert [json.loads(each.body) for each in heard] == [DONE]
+    assert fleet.owned()

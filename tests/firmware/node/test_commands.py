@@ -352,6 +352,17 @@ def test_answers_wait_in_order_as_far_as_there_is_room(idle):
     assert said == kept * NOT_READY
 
 
+def test_answers_that_have_left_make_room_for_others(idle):
+    idle.data.midway = 1
+    for _ in range(90):
+        idle.take(b'{"op":"restart"}')
+    waiting = LAB.g(COMMANDS).answers_end
+    idle.data.midway = 0
+    left = len(idle.turn())
+    assert 0 < left < waiting
+    assert LAB.g(COMMANDS).answers_end == waiting - left // len(NOT_READY) * (4 + len(NOT_READY))
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_longest_reply_that_is_answered(idle, more):
     reply = b"_INBOX.".ljust(ANSWERS_BYTES - 2 * COMMAND_LINE_MAX + more, b"a")

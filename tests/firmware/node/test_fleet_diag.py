@@ -4,6 +4,7 @@ import pytest
 
 from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
 from firmware.layouts.commands import COMMANDS
+from firmware.layouts.events import DATA_UNHEARD
 from firmware.layouts.fleet import FLEET
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FIELDS, DIAG_MAX, FLEET_DIAG
@@ -12,12 +13,12 @@ from firmware.layouts.log import LOG_ON_BUS
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.shard import ShardContext, ShardState
-from firmware.node.fleet_diag import diag_publish
+from firmware.node.fleet_diag import diag_publish, diag_unheard
 from tests.support.lab import Lab
 from tests.support.publisher import MS, furnish_names
 from tests.support.stream import Stream
 
-LAB = Lab(diag_publish, slots=4)
+LAB = Lab(diag_publish, diag_unheard, slots=4)
 BOOT, NOW = 7 * MS, 4_000 * MS
 NEVER = 2**64 - 1
 LARGE = {"published": 2**64 - 1, "acknowledged": 2**64 - 2, "duplicates": 2**63, "refused": 2**62}
@@ -127,3 +128,45 @@ def test_it_is_never_said(what):
     else:
         LAB.g(CLOCK).tsc_cycles_per_ms = 0
     assert node.turn() == (NEVER, b"")
+
+
+def unheard(node, times=5, servers=3):
+    """Say it again and again, heard once before; return what was sent each time."""
+    LAB.g(FLEET_CONFIG).servers_used, LAB.g(FLEET_DIAG).heard = servers, 1
+    LAB.g(BUS).links[CONTROL].state = LinkState.UP
+    sent = []
+    for _ in range(times):
+        at, text = node.turn()
+        sent.append(text[:4])
+        LAB.g(CORE).now = at
+    return sent
+
+
+def test_a_server_where_nobody_hears_it_is_left():
+    node = Node()
+    assert unheard(node) == [b"PUB ", b"PUB ", b"", b"", b""]
+    link = LAB.g(BUS).links[DATA]
+    assert (link.state, link.error, link.server) == (LinkState.DOWN, DATA_UNHEARD.code, 1)
+
+
+def test_the_only_server_is_not_left():
+    assert unheard(Node(), servers=1) == [b"PUB "] * 5
+
+
+@pytest.mark.parametrize("what", ["heard", "never heard", "data", "control", "control is away"])
+def test_a_server_where_it_may_be_heard_is_not_left(what):
+    node = Node()
+    links, diag = LAB.g(BUS).links, LAB.g(FLEET_DIAG)
+    assert unheard(node, times=2) == [b"PUB "] * 2
+    if what == "heard":
+        diag.unheard = 0
+    elif what == "never heard":
+        diag.heard = diag.unheard = 0
+    elif what == "data":
+        links[DATA].ups += 1
+    elif what == "control":
+        links[CONTROL].ups += 1
+    else:
+        links[CONTROL].state = LinkState.DOWN
+    assert node.turn()[1].startswith(b"PUB ")
+    assert diag.unheard == (what != "never heard")
