@@ -140,24 +140,31 @@ class TestNatsServer:
         limited = NatsUser("n7", PASSWORD, permissions=node_permissions("b1", "n7"))
         heard: list[str] = []
 
-        async def note(error: Exception) -> None:
-            heard.append(str(error))
-
         async def work(server: NatsServer) -> None:
+            errors: asyncio.Queue[str] = asyncio.Queue()
+
+            async def note(error: Exception) -> None:
+                errors.put_nowait(str(error))
+
             boss = await nats.connect(server.url, user="boss", password=PASSWORD)
             node = await nats.connect(server.url, user="n7", password=PASSWORD, error_cb=note)
             got = await boss.subscribe("shardfw.b1.log.n7")
             await boss.flush()
             await node.publish("shardfw.b1.log.n7", b"line")
             assert (await got.next_msg(timeout=5)).data == b"line"
+            own = await node.subscribe("shardfw.b1.diag.n7")
+            await node.publish("shardfw.b1.diag.n7", b"numbers")
+            assert (await own.next_msg(timeout=5)).data == b"numbers"
             await node.publish("shardfw.b2.log.n7", b"line")
             await node.publish("$JS.API.STREAM.DELETE.KV_shardfw", b"")
-            await node.flush()
+            await node.subscribe("shardfw.b1.diag.n8")
+            async with asyncio.timeout(30):
+                heard.extend([await errors.get() for _ in range(3)])
+            assert errors.empty()
             await node.close()
             await boss.close()
 
         with_server(NatsOptions(users=(NatsUser("boss", PASSWORD), limited)), work)
-        assert len(heard) == 2
         assert all("permissions violation" in each.lower() for each in heard)
 
     @pytest.mark.parametrize(
@@ -188,7 +195,9 @@ class TestNatsServer:
             )
             config = {"name": "n7-1", "deliver_subject": "_W.n7.x.1", "filter_subject": keys}
             request = json.dumps({"stream_name": "KV_shardfw", "config": config}).encode()
-            create = node.request(f"$JS.API.CONSUMER.CREATE.KV_shardfw{subject}", request, 1)
+            patience_s = 1 if refused is None else 30
+            to = f"$JS.API.CONSUMER.CREATE.KV_shardfw{subject}"
+            create = node.request(to, request, patience_s)
             if refused is None:
                 with pytest.raises(nats.errors.TimeoutError):
                     await create
