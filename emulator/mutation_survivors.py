@@ -170,6 +170,9 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "settle_session": {
         "test dword ShardContext.failure_flags, 0x20 -> test dword ShardContext.failure_flags, 0x21": "RESET_SESSION, the bit that came in, was tested before and is clear here",
     },
+    "shard_gap_begin": {
+        "cmova eax, dword ShardContext.hole_first -> cmovae eax, dword ShardContext.hole_first": _SAME,
+    },
     "session_wait": {
         "cmovb rcx, rdx -> cmovbe rcx, rdx": "at zero the register holds the zero that would be moved",
         "cmovb rax, rcx -> cmovl rax, rcx": "the timeout of a load in cycles is far below 2**63",

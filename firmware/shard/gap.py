@@ -12,6 +12,7 @@ from toolchain.asm import (
     NE,
     R8D,
     RBX,
+    A,
     Asm,
     C,
     In,
@@ -58,9 +59,11 @@ def shard_gap_begin(a: Asm, shard: ShardContext) -> None:
         a.mov(EAX, shard.sequence)
         a.add(EAX, 1)
         a.sbb(EAX, 0)
-    # What a replay before this left out lies before it.
+    # What a replay before this left out may lie before it, or behind what the stream has of that replay.
     a.cmp(shard.hole_first, 0)
-    a.cmov(NE, EAX, shard.hole_first)
+    with a.if_(NE):
+        a.cmp(EAX, shard.hole_first)
+        a.cmov(A, EAX, shard.hole_first)
     a.mov(stream.gap_first, EAX)
     a.mov(EDX, Notice.NEW_SESSION)
     a.mov(ECX, EVENT_UNKNOWN)

@@ -22,7 +22,8 @@ def shard_gap_begin(w: World, shard: int) -> None:
     # Behind the last of all sequences there is none that could be named.
     named = context.evidence.sequence_valid and known < EVENT_UNKNOWN
     stream.gap_first = known + 1 if named else EVENT_UNKNOWN
-    # What a replay before this left out lies before it.
-    stream.gap_first = context.hole_first or stream.gap_first
+    # What a replay before this left out may lie before it.
+    if context.hole_first:
+        stream.gap_first = min(stream.gap_first, context.hole_first)
     events_notice(w, shard, Notice.NEW_SESSION, EVENT_UNKNOWN, 0)
     events_notice(w, shard, Notice.GAP, stream.gap_first, EVENT_UNKNOWN)

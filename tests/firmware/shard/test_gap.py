@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from emulator.environment import Environment
 from firmware.events.send import events_begin, events_part
 from firmware.layouts.events import Notice
+from firmware.layouts.gateway import GatewayState
 from firmware.layouts.log import LOG
 from firmware.layouts.log_line import Level
 from firmware.layouts.permit import PERMITS
-from firmware.layouts.shard import End, FailureFlag, ShardContext, ShardFlag, ShardState
+from firmware.layouts.shard import End, FailureFlag, Phase, ShardContext, ShardFlag, ShardState
 from firmware.shard.gap import shard_gap_begin
 from firmware.shard.lose import shard_lose
 from tests.support.lab import Lab
@@ -56,10 +57,27 @@ def test_a_session_that_cannot_be_resumed_is_told_with_what_is_missing(sequence,
     assert lost.shard.events.gap_first == (2**32 - 1 if first is None else first)
 
 
-def test_a_hole_of_the_replay_before_is_where_the_gap_begins():
-    lost = Lost(sequence=60)
+@pytest.mark.parametrize(("sequence", "known"), [(60, 1), (41, 1), (60, 0)])
+def test_a_hole_of_the_replay_before_is_where_the_gap_begins(sequence, known):
+    lost = Lost(sequence=sequence, known=known)
     lost.shard.hole_first, lost.shard.hole_last = 42, 50
     assert lost.lose()[1] == (Notice.GAP, (42, None))
+
+
+def test_a_hole_behind_what_the_stream_has_of_a_replay_is_not_where_the_gap_begins():
+    """Resume named 100; 101 to 105 and 107 to 110 were repeated, and the stream has 103."""
+    node = Publisher(PUBLISHES)
+    PUBLISHES.g(PERMITS).max_concurrency = 1
+    shard = node.shard()
+    shard.flags, shard.sequence, shard.gateway.seq_acked = ESTABLISHED | VALID, 110, 103
+    shard.hole_first = shard.hole_last = 106
+    shard.gateway.state = GatewayState.WAIT_RESUMED
+    shard.state, shard.phase = ShardState.STARTING, Phase.REPLAY
+    shard.failure, shard.failure_flags = End.INVALID_SESSION, FailureFlag.RESET_SESSION
+    shard.session_ptr, shard.session.valid = shard.session.address_, 1
+    PUBLISHES.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard.address_)
+    assert (shard.sequence, shard.events.gap_first) == (103, 104)
+    assert b'{"t":"SHARDFW_GAP","s":103,"first":104,"second":null}' in node.queued()
 
 
 def test_a_gap_at_the_first_loss_begins_behind_what_the_stream_has_acknowledged():
