@@ -169,6 +169,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "settle_session": {
         "test dword ShardContext.failure_flags, 0x20 -> test dword ShardContext.failure_flags, 0x21": "RESET_SESSION, the bit that came in, was tested before and is clear here",
+        "test dword ShardContext.failure_flags, 0x80 -> test dword ShardContext.failure_flags, 0x81": "RESET_SESSION, the bit that came in, was tested before and is clear here",
     },
     "shard_gap_begin": {
         "cmova eax, dword ShardContext.hole_first -> cmovae eax, dword ShardContext.hole_first": _SAME,

@@ -1,6 +1,7 @@
 """Buffers for messages that come in parts: four, each for one shard at a time, in the order in which they ask."""
 
 from firmware.events.outbox import COMPUTED, MESSAGE
+from firmware.layouts.events import EventStream
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.layouts.outbox import (
     ASSEMBLIES,
@@ -22,6 +23,7 @@ from toolchain.asm import (
     ECX,
     EDI,
     EDX,
+    ESI,
     NC,
     NZ,
     RAX,
@@ -76,7 +78,7 @@ def assembly_find(a: Asm, shard: ShardContext) -> None:
 
 @routine(
     outputs=[Out(RAX, "an Assembly that nobody has; 0 = none"), Out(CF, "1 = none")],
-    clobbers=[RCX, RDX],
+    clobbers=[RCX, RDX, RSI],
     reads=[
         Assembly.owner,
         Assembly.since,
@@ -88,25 +90,35 @@ def assembly_find(a: Asm, shard: ShardContext) -> None:
     source="firmware/docs/events.md#assemblies",
 )
 def assembly_free(a: Asm) -> None:
-    """Find a buffer that is free, or whose message takes too long: its owner gets stuck."""
-    late, found, assembly = a.label("late"), a.label("found"), Assembly.at(RAX)
+    """Find a buffer that is free, else the first whose message takes too long: its owner gets stuck."""
+    found, assembly, first_late = a.label("found"), Assembly.at(RAX), RSI
+    a.xor(ESI, ESI)
     a.mov(EDX, ASSEMBLIES)
     a.lea(RAX, OUT.assemblies.address)
     with a.loop() as each:
         a.cmp(assembly.owner, 0)
         a.j(E, found)
-        for patience, from_ in ((ASSEMBLY_MS, assembly.since), (ASSEMBLY_WHOLE_MS, assembly.begun)):
-            a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, patience)
-            a.add(RCX, from_)
+        with a.block() as in_time:
+            late = a.label("late")
+            a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, ASSEMBLY_MS)
+            a.add(RCX, assembly.since)
             a.cmp(RCX, core.now)
             a.j(B, late)
+            a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, ASSEMBLY_WHOLE_MS)
+            a.add(RCX, assembly.begun)
+            a.cmp(RCX, core.now)
+            a.leave(AE, in_time)
+            a.place(late)
+            a.test(first_late, first_late)
+            a.cmov(Z, first_late, RAX)
         a.add(RAX, Assembly.SIZE)
         a.dec(EDX)
         a.again(NZ, each)
-    a.xor(EAX, EAX)
-    a.stc()
-    a.ret()
-    a.place(late)
+    a.mov(RAX, first_late)
+    a.test(RAX, RAX)
+    with a.if_(Z):
+        a.stc()
+        a.ret()
     a.mov(assembly.owner, 0)
     a.place(found)
     a.clc()
@@ -116,7 +128,7 @@ def assembly_free(a: Asm) -> None:
 @routine(
     inputs=[In(RBX, ShardContext, "a shard whose message comes in parts; it has no buffer")],
     outputs=[Out(RAX, "its Assembly, empty; 0 = none now"), Out(CF, "1 = none now")],
-    clobbers=[RCX, RDX],
+    clobbers=[RCX, RDX, RSI],
     reads=[
         ShardContext.slot,
         CoreState.now,
@@ -185,6 +197,30 @@ def assembly_add(a: Asm, assembly: Assembly, part: Reg64, length: Reg32) -> None
         a.rep_movsb()
     a.mov(RDX, core.now)
     a.mov(assembly.since, RDX)
+    a.ret()
+
+
+@routine(
+    inputs=[In(RBX, ShardContext, "a shard that waits for room, or for a buffer")],
+    clobbers=[RAX, RCX, RDX, RSI],
+    reads=[CoreState.now, EventStream.waited_at],
+    writes=[EventStream.waited_at, Assembly.since, Assembly.begun],
+    calls=[assembly_find],
+    source="firmware/docs/events.md#assemblies",
+)
+def assembly_wait(a: Asm, shard: ShardContext) -> None:
+    """Let what the shard waited since it last looked make its message no older."""
+    stream, assembly, waited = shard.events, Assembly.at(RAX), RSI
+    a.mov(waited, core.now)
+    a.mov(RCX, stream.waited_at)
+    a.mov(stream.waited_at, waited)
+    a.test(RCX, RCX)
+    with a.if_(NZ):
+        a.sub(waited, RCX)
+        a.call(assembly_find)
+        with a.if_(NC):
+            a.add(assembly.since, waited)
+            a.add(assembly.begun, waited)
     a.ret()
 
 

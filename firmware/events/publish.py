@@ -251,6 +251,7 @@ def publish_whole(
         ShardContext.connection,
         EventStream.stuck,
         EventStream.stalled_at,
+        EventStream.waited_at,
         EventStream.part_len,
     ],
     calls=[assembly_leave],
@@ -276,5 +277,6 @@ def publish_rewind(a: Asm, shard: ShardContext) -> None:
         a.inc(shard.connection)
     a.mov(shard.events.stuck, Stuck.NO)
     a.mov(shard.events.stalled_at, 0)
+    a.mov(shard.events.waited_at, 0)
     a.mov(shard.events.part_len, 0)
     a.jmp(assembly_leave)

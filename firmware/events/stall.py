@@ -2,7 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.events.acks import entry_at
-from firmware.events.assembly import assembly_add, assembly_find, assembly_take
+from firmware.events.assembly import assembly_add, assembly_find, assembly_take, assembly_wait
 from firmware.events.notices import notice_publish
 from firmware.events.outbox import COMPUTED, outbox_room
 from firmware.failure import shard_fail
@@ -98,13 +98,14 @@ def publish_walk(a: Asm) -> None:
         GatewayContext.interval_cycles,
         GatewayContext.hb_sent_at,
         ShardContext.phase_deadline,
+        ShardContext.attempt_deadline,
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
     source="firmware/docs/events.md#stalls",
 )
 def stall_over(a: Asm, shard: ShardContext) -> None:
-    """Tell whether a shard has to read on, because an ACK or RESUMED must be heard in time."""
+    """Tell whether a shard has to read on, because an ACK, READY or RESUMED must be heard in time."""
     gateway, over = shard.gateway, a.label("over")
     for part, since, pending in (
         (STALL_PART, shard.events.stalled_at, None),
@@ -119,14 +120,14 @@ def stall_over(a: Asm, shard: ShardContext) -> None:
             a.add(RCX, since)
             a.cmp(RCX, core.now)
             a.j(BE, over)
-    with a.block() as early:
-        a.mov(RAX, shard.phase_deadline)
-        a.test(RAX, RAX)
-        a.leave(Z, early)
-        a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RESUME_TIMEOUT_MS // OWED_PART)
-        a.sub(RAX, RCX)
-        a.cmp(RAX, core.now)
-        a.j(BE, over)
+    # What is left of the time for RESUMED, and of the attempt's, is for reading.
+    a.imul(RCX, CLOCK.it.tsc_cycles_per_ms, RESUME_TIMEOUT_MS // OWED_PART)
+    a.add(RCX, core.now)
+    for deadline in (shard.phase_deadline, shard.attempt_deadline):  # unrolled: two
+        a.mov(RAX, deadline)
+        a.dec(RAX)  # zero (none) becomes the far end
+        a.cmp(RAX, RCX)
+        a.j(B, over)
     a.clc()
     a.ret()
     a.place(over)
@@ -152,8 +153,14 @@ def stall_over(a: Asm, shard: ShardContext) -> None:
         CoreState.now,
         Clock.tsc_cycles_per_ms,
     ],
-    writes=[EventStream.stalled_at, EventStream.part_len, Outbox.look_at, Outbox.begin],
-    calls=[outbox_room, assembly_find, assembly_take, assembly_add, stall_over],
+    writes=[
+        EventStream.stalled_at,
+        EventStream.waited_at,
+        EventStream.part_len,
+        Outbox.look_at,
+        Outbox.begin,
+    ],
+    calls=[outbox_room, assembly_find, assembly_take, assembly_add, assembly_wait, stall_over],
     source="firmware/docs/events.md#stalls",
 )
 def publish_ready(a: Asm, shard: ShardContext) -> None:
@@ -189,6 +196,7 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
     a.call(outbox_room)
     with a.if_(NC):
         a.mov(stream.stalled_at, 0)
+        a.mov(stream.waited_at, 0)
         a.clc()
         a.ret()
     # It is the first of the next walk, unless it had the first room of this one.
@@ -214,9 +222,11 @@ def publish_ready(a: Asm, shard: ShardContext) -> None:
     a.j(NC, wait)
     # Whether that costs a dispatch is found out when one is whole.
     a.mov(stream.part_len, 0)
+    a.mov(stream.waited_at, 0)
     a.clc()
     a.ret()
     a.place(wait)
+    a.call(assembly_wait)
     a.stc()
     a.ret()
 

@@ -143,6 +143,7 @@ class EventStream(Struct):
     owed_first = u32(0x88, "first sequence that it names; counts unless `gap_told` is ALL")
     owed_last = u32(0x8C, "last one")
     owed_number = u32(0x90, "number of its publication; counts while it is SAID")
+    waited_at = u64(0x98, "TSC when it last looked for room and did not read; 0 = it reads")
     header = nested(0x40, EventHeader, "of the next datagram, without stream and number")
 
 

@@ -26,11 +26,11 @@ UNTAKEN_MS = 3_000
 STALL_PART = 4
 """A shard that finds no room reads on after this part of a heartbeat interval."""
 OWED_PART = 2
-"""It does so, too, when an ACK is owed for this part of the interval, or RESUMED for this part of its time."""
+"""It does so, too, when an ACK is owed for this part of the interval, or RESUMED for this part of its time; see `stall_over`."""
 STALL_RETRY_MS = 5
 """From one walk over the shards that find no room to the next."""
 ASSEMBLY_MS = 5_000
-"""A message that does not grow for so long gives its buffer up, when somebody else asks."""
+"""A message that does not grow for so long, while its shard reads, gives its buffer up when there is no other."""
 ASSEMBLY_WHOLE_MS = 10_000
 """So does one that is not whole after this."""
 TURN_MS = 50
@@ -74,8 +74,8 @@ class Assembly(Struct):
     owner = u32(0x00, "slot + 1 of the shard whose message it holds; 0 = free")
     filled = u32(0x04, "bytes")
     bytes_at = ptr(0x08, "ASSEMBLY_BYTES")
-    since = u64(0x10, "TSC of its last part")
-    begun = u64(0x18, "TSC of its first one")
+    since = u64(0x10, "TSC of its last part, later by what its shard waited for room since")
+    begun = u64(0x18, "TSC of its first one, likewise")
 
 
 _HEAD_AT = 0xC0

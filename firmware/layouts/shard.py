@@ -296,3 +296,5 @@ class FailureFlag(enum.IntFlag):
     ANOMALY = 1 << 4
     RESET_IN_REPLAY = 1 << 5
     CONFIG = 1 << 6
+    UNTAKEN = 1 << 7
+    """The stream had no room for the shard's dispatches, or did not take one: the Resume does not count."""

@@ -5,6 +5,7 @@ from firmware.events.publish import publish_rewind
 from firmware.gateway.discovery_verdict import discovery_later
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.discovery import Discovery
+from firmware.layouts.events import EventStream
 from firmware.layouts.gateway import LATENCY_UNKNOWN, GatewayContext
 from firmware.layouts.log import (
     CONNECTION_ENDED,
@@ -100,6 +101,7 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
     a.jnz(drop)
 
     # A Resume that got no answer counts; the third in a row ends the session.
+    # One whose replay the stream did not take says nothing of the service.
     a.mov(AL, shard.phase)
     a.cmp(AL, Phase.REPLAY)
     a.je(replay)
@@ -125,6 +127,8 @@ def settle_session(a: Asm, shard: ShardContext) -> None:
     a.place(replay)
     a.test(shard.failure_flags, FailureFlag.RESET_IN_REPLAY)
     a.jnz(drop)
+    a.test(shard.failure_flags, FailureFlag.UNTAKEN)
+    a.jnz(done)
     a.inc(session.unanswered_resumes)
     a.cmp(session.unanswered_resumes, RESUMES_UNANSWERED_MAX)
     a.j(B, done)
@@ -276,6 +280,8 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
         ShardContext.slot,
         ShardContext.required_wait_ms,
         ShardContext.last_error,
+        EventStream.stuck,
+        EventStream.stalled_at,
         TcpContext.state,
         WebSocketContext.state,
         CoreState.now,
@@ -287,6 +293,7 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
     ],
     writes=[
         Discovery.retry_after_ms,
+        ShardContext.failure_flags,
         ShardContext.phase,
         ShardContext.disconnected_at,
         ShardContext.connected_at,
@@ -316,6 +323,11 @@ def shard_back_off(a: Asm, shard: ShardContext) -> None:
 def shard_lose(a: Asm, shard: ShardContext) -> None:
     """Take one shard from STARTING or READY to BACKOFF or FATAL (decision 16's order)."""
     a.call(copy_evidence)
+    # The next connection forgets that this one had no room.
+    a.mov(EAX, shard.events.stuck)
+    a.or_(RAX, shard.events.stalled_at)
+    with a.if_(NZ):
+        a.or_(shard.failure_flags, FailureFlag.UNTAKEN)
     a.call(publish_rewind)
     end_question(a, shard)
     # The outage begins when the loss is seen, and lasts over all attempts until the next READY.

@@ -27,12 +27,13 @@ def assembly_find(w: World, shard: int) -> tuple[int, int]:
 
 @model
 def assembly_free(w: World) -> tuple[int, int]:
-    """The first that nobody has, or that has not grown, or not become whole, for too long."""
+    """The first that nobody has, else the first that has not grown, or not become whole, for too long."""
     per_ms, now = w.g(CLOCK).tsc_cycles_per_ms, w.g(CORE).now
-    for n in range(ASSEMBLIES):
-        buffer = w.g(OUTBOX).assemblies[n]
+    buffers = [w.g(OUTBOX).assemblies[n] for n in range(ASSEMBLIES)]
+    for buffer in buffers:
         if not buffer.owner:
             return buffer.address_, 0
+    for buffer in buffers:
         grown, begun = (
             buffer.since + per_ms * ASSEMBLY_MS,
             buffer.begun + per_ms * ASSEMBLY_WHOLE_MS,
@@ -67,6 +68,19 @@ def assembly_add(w: World, assembly: int, part: int, length: int) -> None:
     if buffer.filled <= ASSEMBLY_BYTES:
         w.write(buffer.bytes_at + before, w.read(part, length))
     buffer.since = w.g(CORE).now
+
+
+@model
+def assembly_wait(w: World, shard: int) -> None:
+    """What it waited since it last looked makes its message no older."""
+    stream, now = w.view(ShardContext, shard).events, w.g(CORE).now
+    before, stream.waited_at = stream.waited_at, now
+    if not before:
+        return
+    buffer, none = assembly_find(w, shard)
+    if not none:
+        row, waited = w.view(Assembly, buffer), now - before
+        row.since, row.begun = (row.since + waited) % 2**64, (row.begun + waited) % 2**64
 
 
 @model

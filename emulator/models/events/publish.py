@@ -98,6 +98,6 @@ def publish_rewind(w: World, shard: int) -> None:
         context.sequence = context.gateway.seq_acked
     if context.events.stuck == Stuck.FAILED:
         context.connection += 1
-    context.events.stuck, context.events.stalled_at = Stuck.NO, 0
-    context.events.part_len = 0
+    context.events.stuck = Stuck.NO
+    context.events.stalled_at = context.events.waited_at = context.events.part_len = 0
     assembly_leave(w, shard)

@@ -1,7 +1,12 @@
 """Shards that wait for room in turns, and the end of a connection that publishes nothing more."""
 
 from emulator.effects import World, model
-from emulator.models.events.assembly import assembly_add, assembly_find, assembly_take
+from emulator.models.events.assembly import (
+    assembly_add,
+    assembly_find,
+    assembly_take,
+    assembly_wait,
+)
 from emulator.models.events.notices import notice_publish
 from emulator.models.events.outbox import outbox_room
 from emulator.models.failure import shard_fail
@@ -37,15 +42,16 @@ def publish_walk(w: World) -> int:
 
 @model
 def stall_over(w: World, shard: int) -> int:
-    """After a quarter of an interval, or when half the time of an ACK or of RESUMED is over."""
+    """After a quarter of an interval, half the time of an ACK or of RESUMED, or as long before the attempt ends."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     gateway = context.gateway
     times = [context.events.stalled_at + gateway.interval_cycles // STALL_PART]
     if gateway.flags & GatewayFlag.ACK_PENDING:
         times.append(gateway.hb_sent_at + gateway.interval_cycles // OWED_PART)
-    if context.phase_deadline:
-        half = w.g(CLOCK).tsc_cycles_per_ms * (RESUME_TIMEOUT_MS // OWED_PART)
-        times.append(context.phase_deadline - half)
+    half = w.g(CLOCK).tsc_cycles_per_ms * (RESUME_TIMEOUT_MS // OWED_PART)
+    ends = (context.phase_deadline, context.attempt_deadline)
+    if any(end and end <= (now + half) % 2**64 for end in ends):
+        return 1
     return int(any(time % 2**64 <= now for time in times))
 
 
@@ -79,13 +85,14 @@ def publish_ready(w: World, shard: int) -> int:
     if stream.stuck != Stuck.NO:
         return 0
     if _has_room(w, shard):
-        stream.stalled_at = 0
+        stream.stalled_at = stream.waited_at = 0
         return 0
     if not stream.stalled_at:
         stream.stalled_at = w.g(CORE).now
     if not stall_over(w, shard):
+        assembly_wait(w, shard)
         return 1
-    stream.part_len = 0
+    stream.part_len = stream.waited_at = 0
     return 0
 
 

@@ -45,7 +45,10 @@ _CONNECTING = (Phase.RESOLVE, Phase.TCP, Phase.TLS, Phase.WS)
 
 @model
 def settle_session(w: World, shard: int) -> None:
-    """The peer's refusal or a third unanswered Resume ends the session; a dead host only itself."""
+    """The peer's refusal or a third unanswered Resume ends the session; a dead host only itself.
+
+    A Resume whose replay the stream did not take does not count.
+    """
     context = w.view(ShardContext, shard)
     if not context.session_ptr:
         return
@@ -53,7 +56,7 @@ def settle_session(w: World, shard: int) -> None:
     drop = bool(context.failure_flags & FailureFlag.RESET_SESSION)
     if not drop and replaying:
         drop = bool(context.failure_flags & FailureFlag.RESET_IN_REPLAY)
-        if not drop:
+        if not drop and not context.failure_flags & FailureFlag.UNTAKEN:
             session.unanswered_resumes += 1
             drop = session.unanswered_resumes >= 3
     if drop:
@@ -118,6 +121,8 @@ def shard_lose(w: World, shard: int) -> None:
     """Evidence, state and deadline, one record; the wipe comes when the next attempt starts."""
     context, now = w.view(ShardContext, shard), w.g(CORE).now
     copy_evidence(w, shard)
+    if context.events.stuck or context.events.stalled_at:
+        context.failure_flags = context.failure_flags | FailureFlag.UNTAKEN
     publish_rewind(w, shard)
     end_question(w, shard)
     if context.evidence.lost:

@@ -157,6 +157,15 @@ def test_stall_is_over_when_half_the_time_of_resumed_is(node, early):
     assert over(node) == (not early)
 
 
+@pytest.mark.parametrize("early", [1, 0])
+def test_stall_is_over_as_long_before_the_attempt_is(node, early):
+    """READY lies in the ring, and an Identify was spent for it."""
+    shard = node.shard()
+    shard.gateway.state, shard.events.stalled_at = GatewayState.WAIT_READY, NOW
+    shard.attempt_deadline = NOW + RESUME_TIMEOUT_MS // OWED_PART * MS + early
+    assert over(node) == (not early)
+
+
 def test_stall_lasts_longer_than_what_the_outbox_held_when_it_began():
     assert ACK_TIMEOUT_MS < STALL_MS
 
@@ -302,6 +311,78 @@ def test_buffer_that_does_not_grow_is_taken_away(node):
     part(node, b"more", 1)
     whole(node, b"end", 1)
     assert (node.shard(1).events.stuck, node.queued()) == (Stuck.DROPPED, b"")
+
+
+@pytest.mark.parametrize("free", range(ASSEMBLIES))
+def test_free_buffer_is_taken_before_one_whose_message_is_late(node, free):
+    occupy(node)
+    node.box.assemblies[free].owner = 0
+    node.now = NOW + ASSEMBLY_MS * MS + 1
+    part(node, b"{", first=True)
+    assert owners(node) == [1 if n == free else 7 + n for n in range(ASSEMBLIES)]
+
+
+def test_first_of_those_that_are_late_is_taken_away(node):
+    occupy(node)
+    node.box.assemblies[0].since = node.box.assemblies[2].begun = NOW + 1
+    node.now = NOW + ASSEMBLY_MS * MS + 1
+    part(node, b"{", first=True)
+    assert owners(node) == [7, 1, 9, 10]
+
+
+def wait_for(node, ms):
+    """Let row 0 wait for room for so long, in walks as they come."""
+    node.box.next = node.box.first + ENTRIES
+    assert not ready(node)
+    until = node.now + ms * MS
+    while node.now < until:
+        next_walk(node)
+        assert not ready(node)
+    node.box.first = node.box.next
+    next_walk(node)
+
+
+def test_shard_that_waits_for_room_keeps_its_buffer(node):
+    occupy(node)
+    node.box.assemblies[0].owner = 0
+    part(node, b"<aa", first=True)
+    wait_for(node, ASSEMBLY_MS + 1_000)
+    for n in range(1, ASSEMBLIES):
+        node.box.assemblies[n].since = node.box.assemblies[n].begun = node.now
+    # Another one reads first in this walk, and finds none.
+    assert ready(node, 1)
+    part(node, b"{bb", 1, first=True)
+    assert node.shard(1).events.part_len == 3
+    assert ready(node)
+    whole(node, b"aa>")
+    assert (node.shard().events.stuck, node.box.dropped) == (Stuck.NO, 0)
+    assert node.queued().endswith(b"\r\n\r\n<aaaa>\r\n")
+
+
+def test_message_is_as_old_as_what_its_shard_had_to_read_it(node):
+    part(node, b"<aa", first=True)
+    row = node.box.assemblies[0]
+    for _ in range(2):
+        began, since = row.begun, row.since
+        node.now += 1_000 * MS
+        wait_for(node, 2_000)
+        assert (row.begun, row.since) == (began + 2_000 * MS, since + 2_000 * MS)
+        assert ready(node)
+        assert node.shard().events.waited_at == 0
+
+
+def test_message_gets_older_while_its_shard_reads_without_room(node):
+    part(node, b"<aa", first=True)
+    node.box.next = ENTRIES
+    assert not ready(node)
+    gateway = node.shard().gateway
+    gateway.flags, gateway.hb_sent_at = GatewayFlag.ACK_PENDING, NOW - OWED_MS * MS
+    assert ready(node)
+    node.now += 3_000 * MS
+    gateway.flags = 0
+    assert not ready(node)
+    assert (node.box.assemblies[0].since, node.box.assemblies[0].begun) == (NOW, NOW)
+    assert node.shard().events.waited_at == node.now
 
 
 def test_message_that_trickles_gives_its_buffer_up_in_the_end(node):

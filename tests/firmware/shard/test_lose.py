@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.environment import Environment
 from firmware.layouts.config import CONFIG
+from firmware.layouts.events import Stuck
 from firmware.layouts.log import LOG, LOG_RING
 from firmware.layouts.node import LEASE, PLAN
 from firmware.layouts.plan import MOVES
@@ -78,6 +79,42 @@ def test_settle_session_third_unanswered_resume_ends_it(before, valid):
     LAB.call(settle_session, shard=shard)
     assert context.session.valid == valid
     assert bool(context.flags & ShardFlag.SEQ_VALID) == bool(valid)
+
+
+@pytest.mark.parametrize("end", [End.SEND_FAILED, End.TIMEOUT, End.RECONNECT_REQUESTED])
+@pytest.mark.parametrize(
+    ("stuck", "stalled_at", "counts"),
+    [
+        (Stuck.NO, 0, True),
+        (Stuck.NO, NOW - 1, False),
+        (Stuck.DROPPED, 0, False),
+        (Stuck.FAILED, 0, False),
+        (Stuck.DROPPED, 1 << 32, False),
+    ],
+)
+def test_shard_lose_a_replay_that_the_stream_does_not_take_is_no_unanswered_resume(
+    end, stuck, stalled_at, counts
+):
+    shard, context = prepare(
+        {
+            "state": ShardState.STARTING,
+            "phase": Phase.REPLAY,
+            "failure": end,
+            "flags": ShardFlag.SEQ_VALID | ShardFlag.ESTABLISHED,
+        },
+        session={"valid": 1, "unanswered_resumes": 2},
+    )
+    context.events.stuck, context.events.stalled_at = stuck, stalled_at
+    LAB.call(shard_lose, Environment(tsc=lambda: NOW), shard=shard)
+    assert context.session.valid == (not counts)
+    assert context.session.unanswered_resumes == (0 if counts else 2)
+
+
+def test_settle_session_a_refused_resume_counts_whatever_the_stream_took():
+    flags = FailureFlag.RESET_IN_REPLAY | FailureFlag.UNTAKEN
+    shard, context = prepare({"failure_flags": flags, "phase": Phase.REPLAY}, session={"valid": 1})
+    LAB.call(settle_session, shard=shard)
+    assert context.session.valid == 0
 
 
 @pytest.mark.parametrize(("phase", "kept"), [(Phase.REPLAY, 0), (Phase.NONE, 1), (Phase.IDENT, 1)])
