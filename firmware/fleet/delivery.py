@@ -126,7 +126,7 @@ def record_take(a: Asm, kind: Reg32, number: Reg32, revision: Reg64) -> None:
         Fleet.watch,
         CoreState.now,
     ],
-    writes=[Fleet.consumer_seq, Fleet.heard_at, Fleet.watch],
+    writes=[Fleet.consumer_seq, Fleet.heard_at, Fleet.idle_at, Fleet.watch],
     calls=[key_number, ack_take, key_kind, record_take, watch_synced, watch_end, held_judge_all],
     saves=[R12, R13],
     source="firmware/docs/fleet.md#watch",
@@ -153,6 +153,7 @@ def watch_heard(a: Asm) -> None:
     a.mov(FLEET.it.consumer_seq, RAX)
     a.mov(RAX, core.now)
     a.mov(FLEET.it.heard_at, RAX)
+    a.mov(FLEET.it.idle_at, 0)
     a.cmp(FLEET.it.watch, WatchState.CREATING)
     with a.if_(E):
         a.mov(FLEET.it.watch, WatchState.SYNCING)

@@ -19,8 +19,10 @@ from firmware.layouts.crypto import HASH
 from firmware.layouts.enrol import (
     ANNOUNCE_JITTER_MS,
     ANNOUNCE_MIN_MS,
+    ANNOUNCED_MOST,
     ENROL,
     ENROL_CRYPTO,
+    ENROL_UNHEARD,
     ENROL_WEAK,
     LINE_MAX,
     PUB_TEXT,
@@ -40,6 +42,7 @@ from firmware.layouts.x25519 import X25519_BYTES
 from firmware.log import log, log_write
 from firmware.text import put, put_byte, put_decimal
 from toolchain.asm import (
+    BE,
     CF,
     EAX,
     ECX,
@@ -57,6 +60,7 @@ from toolchain.asm import (
     RSI,
     A,
     Asm,
+    B,
     C,
     E,
     In,
@@ -127,7 +131,7 @@ def enrol_begin(a: Asm) -> None:
     outputs=[Out(CF, "1 = the link is not UP, or has no room now")],
     clobbers=CALLER_SAVED,
     reads=[Enrol.state, Enrol.inbox, FleetConfig.bot_len, Bus.node_len],
-    writes=[Enrol.inbox, Enrol.announced, TEXT_OUT],
+    writes=[Enrol.inbox, Enrol.announced, Enrol.here, TEXT_OUT],
     calls=[enrol_body, bus_open, bus_request_id, bus_put_inbox, bus_close, put_decimal],
     saves=[R12],
     source="firmware/docs/enrol.md#announcement",
@@ -170,6 +174,7 @@ def enrol_announce(a: Asm, link: BusLink, shard: ShardContext) -> None:
     _crlf(a)
     a.call(bus_close)
     a.inc(state.announced)
+    a.inc(state.here)
     a.clc()
     a.ret()
 
@@ -205,15 +210,18 @@ def enrol_relogin(a: Asm) -> None:
     outputs=[Out(RAX, "TSC when it wants to run again; all ones = not before the link changes")],
     clobbers=CALLER_SAVED,
     reads=[
-        BusLink.state, Enrol.state, Enrol.relogin, Enrol.told, Enrol.announce_at, CoreState.now,
-        Clock.tsc_cycles_per_ms,
+        BusLink.state, Enrol.state, Enrol.relogin, Enrol.told, Enrol.announce_at, Enrol.here,
+        FleetConfig.servers_used, CoreState.now, Clock.tsc_cycles_per_ms,
     ],
-    writes=[Enrol.announce_at, Enrol.told],
-    calls=[enrol_relogin, enrol_announce, drbg_u64],
+    writes=[Enrol.announce_at, Enrol.told, Enrol.here],
+    calls=[enrol_relogin, enrol_announce, bus_fail, drbg_u64],
     source="firmware/docs/enrol.md#announcement",
 )  # fmt: skip
 def enrol_tick(a: Asm, link: BusLink, shard: ShardContext) -> None:
-    """Announce the node every five seconds until it has a token, then once that it has."""
+    """Announce the node every five seconds until it has a token, then once that it has.
+
+    A server that was cut off from those who could release one does not know it: each has its time.
+    """
     state, never, due, later = ENROL.it, a.label("never"), a.label("due"), a.label("later")
     a.cmp(state.relogin, 0)
     with a.if_(NE):
@@ -231,6 +239,17 @@ def enrol_tick(a: Asm, link: BusLink, shard: ShardContext) -> None:
     a.cmp(RAX, core.now)
     with a.if_(A):
         a.ret()
+    with a.block() as stay:
+        a.cmp(state.state, EnrolState.WAITING)
+        a.leave(NE, stay)
+        a.cmp(state.here, ANNOUNCED_MOST)
+        a.leave(B, stay)
+        a.cmp(FLEET_CONFIG.it.servers_used, 1)
+        a.leave(BE, stay)
+        a.mov(state.here, 0)
+        a.mov(EDX, ENROL_UNHEARD.code)
+        a.call(bus_fail)
+        a.jmp(never)
     a.call(enrol_announce)
     a.mov(EAX, ROOM_MS)
     a.j(C, later)

@@ -17,6 +17,7 @@ from firmware.layouts.enrol import (
     GRANT_MAGIC,
     NO_RESPONDERS,
     SEALED_BYTES,
+    UNHEARD_COUNTS,
     Enrol,
     EnrolState,
     Grant,
@@ -204,7 +205,7 @@ def enrol_take(a: Asm) -> None:
     outputs=[Out(CF, "1 = the message in hand is no answer to an announcement of this node")],
     clobbers=CALLER_SAVED,
     reads=[BusMessage.inbox, BusMessage.status, BusMessage.body_len, Enrol.inbox, Enrol.state],
-    writes=[Enrol.unheard, Enrol.late],
+    writes=[Enrol.unheard, Enrol.here, Enrol.late],
     calls=[enrol_take, enrol_refuse],
     source="firmware/docs/enrol.md#refusals",
 )
@@ -223,6 +224,7 @@ def enrol_input(a: Asm) -> None:
     a.cmp(got.status, NO_RESPONDERS)
     with a.if_(E):
         a.inc(state.unheard)
+        a.add(state.here, UNHEARD_COUNTS - 1)
         a.clc()
         a.ret()
     a.cmp(state.state, EnrolState.WAITING)

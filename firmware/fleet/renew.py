@@ -1,9 +1,9 @@
 """What time does to entries: renewals, releases, claims that nobody answered, and their ends."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.bus.link import bus_fail
 from firmware.fleet.cas import cas_send, control
 from firmware.fleet.held import each_held, name_slot
+from firmware.fleet.idle import server_leave
 from firmware.fleet.operation import op_send
 from firmware.fleet.texts import lease_text
 from firmware.fleet.watch import try_another
@@ -21,7 +21,7 @@ from firmware.layouts.fleet import (
     HeldPhase,
     HeldSlot,
 )
-from firmware.layouts.fleet_sites import FLEET_UNANSWERED, FLEET_UNCONFIRMED
+from firmware.layouts.fleet_sites import FLEET_UNCONFIRMED
 from firmware.layouts.log import FLEET_FORGOTTEN, FLEET_RELEASED
 from firmware.layouts.node import CLOCK, Clock, CoreState, core
 from firmware.log import log, log_write
@@ -275,7 +275,7 @@ def server_is_deaf(a: Asm) -> None:
     outputs=[Out(RAX, "TSC when an entry next wants a look; all ones = never")],
     clobbers=CALLER_SAVED,
     reads=[BusLink.context, BusLink.state],
-    calls=[held_tick, server_is_deaf, bus_fail],
+    calls=[held_tick, server_is_deaf, server_leave],
     saves=[RBX, RBP, R12, R13],
     source="firmware/docs/fleet.md#states",
 )
@@ -292,8 +292,7 @@ def held_tick_all(a: Asm) -> None:
         link = control(a)
         a.cmp(link.state, LinkState.UP)
         a.j(NE, out)
-        a.mov(EDX, FLEET_UNANSWERED.code)
-        a.call(bus_fail)
+        a.call(server_leave)
     a.place(out)
     a.mov(RAX, soonest)
     a.ret()

@@ -11,6 +11,7 @@ from firmware.fleet.delivery import watch_heard
 from firmware.fleet.enrol import enrol_begin, enrol_tick
 from firmware.fleet.enrol_grant import enrol_input
 from firmware.fleet.held import lease_mirror
+from firmware.fleet.idle import watch_idle
 from firmware.fleet.orders import orders_obey
 from firmware.fleet.renew import held_tick_all
 from firmware.fleet.texts import watch_text
@@ -187,6 +188,7 @@ def fleet_next(a: Asm) -> None:
         orders_obey,
         budget_restate,
         claims_tick,
+        watch_idle,
         held_tick_all,
         lease_mirror,
     ],
@@ -222,6 +224,7 @@ def fleet_tick(a: Asm) -> None:
     a.call(claims_tick)
     a.cmp(RAX, R12)
     a.cmov(B, R12, RAX)
+    a.call(watch_idle)
     a.imul(RAX, CLOCK.it.tsc_cycles_per_ms, LOOK_MS)
     a.add(RAX, core.now)
     a.cmp(R12, RAX)

@@ -205,15 +205,20 @@ def watch_check(a: Asm) -> None:
 
 @routine(
     clobbers=CALLER_SAVED,
-    writes=[Fleet.watch],
+    writes=[Fleet.watch, Fleet.left, Fleet.move_at],
     reads=[Fleet.watch, Fleet.resyncs],
     calls=[log_write],
     source="firmware/docs/fleet.md#watch",
 )
 def watch_synced(a: Asm) -> None:
-    """Note that the watch has shown all that there is; said once for each watch."""
+    """Note that the watch has shown all that there is; said once for each watch.
+
+    Its server has the cluster, or had it just now: no other one is better.
+    """
     a.cmp(FLEET.it.watch, WatchState.SYNCED)
     with a.if_(NE):
+        a.mov(FLEET.it.left, 0)
+        a.mov(FLEET.it.move_at, 0)
         a.mov(FLEET.it.watch, WatchState.SYNCED)
         _tell(a, WatchState.SYNCED)
     a.ret()

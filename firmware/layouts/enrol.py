@@ -19,13 +19,17 @@ from firmware.layouts.hpke import HPKE_ENC_BYTES, HPKE_OVERHEAD, HpkeKeys
 from firmware.layouts.smbios import SERIAL_MAX, UUID_BYTES
 from firmware.layouts.x25519 import X25519_BYTES
 from firmware.limits import TOKEN_MAX
-from toolchain.layout import Global, Struct, bytes_, enum32, nested, u8, u32, u64
+from toolchain.layout import Global, Struct, bytes_, enum32, nested, u8, u16, u32, u64
 from toolchain.layout.data import constant
 
 ANNOUNCE_MIN_MS, ANNOUNCE_JITTER_MS = 4_500, 1_001
 """Every 4.5 to 5.5 s, so that nodes of one power supply do not speak at once."""
 ROOM_MS = 100
 """How soon an announcement is tried again that found no room."""
+ANNOUNCED_MOST = 24
+"""Announcements by one server before the next one is tried: two minutes."""
+UNHEARD_COUNTS = 2
+"""One that nobody hears counts for so many: a minute."""
 MAC_BYTES = 6
 BUILD_ID_BYTES = ConfigBlob.build_id.size
 NO_RESPONDERS = 503
@@ -71,6 +75,9 @@ ENROL_LOGIN = site(
     Layer.FLEET, 106, "login", "a grant whose way to log in is unknown, or its names are too long"
 )
 
+ENROL_UNHEARD = site(
+    Layer.FLEET, 107, "unheard", "nobody released a token over this server, another one is tried"
+)
 
 REASONS = {
     found.number: found.name
@@ -122,6 +129,7 @@ class Enrol(Struct):
     late = u32(0x060, "answers that came when the token was there already")
     told = u8(0x064, "1 = the last announcement, that the node is enrolled, was sent")
     relogin = u8(0x065, "1 = the links are to connect again, with the login that was released")
+    here = u16(0x066, "announcements by this server; one that nobody heard is UNHEARD_COUNTS")
     identity_len = u32(0x068, "bytes of `identity`")
     info_len = u32(0x06C, "bytes of `info`")
     digest = bytes_(

@@ -47,6 +47,13 @@ LOOK_MS = 100
 MOVE_MS = 3_000
 """A renewal that is due for so long on a connection that is so old wants another server; so old is one that is
 left for a claim that nobody answered, or for an error of the server."""
+IDLE_MS, IDLE_JITTER_MS = 30_000, 30_000
+"""A watch that has delivered nothing for so long to a node that may claim nothing is made anew: a server that was
+cut off makes none."""
+ROUND_MS, ROUND_JITTER_MS = 10_000, 10_000
+"""A node that holds nothing and has left every server of its list stays so long with each from then on."""
+ROUND_RETRY_MS, ROUND_RETRY_JITTER_MS = 1_000, 1_000
+"""Between two watches meanwhile."""
 NO_ROWS_AVOID_MS = 60_000
 """A slot for which this node had no room; its rows are as few when it looks again soon."""
 AVOID_MS = 5_000
@@ -296,6 +303,7 @@ class Fleet(Struct):
     watch = enum8(0x00, WatchState, "how far the watch has come")
     closing = u8(0x01, "1 = the node stops: nothing is claimed any more")
     move = u8(0x02, "1 = another server is to be tried")
+    left = u8(0x03, "servers left since a watch was SYNCED, each of the list once at most")
     ups = u32(0x04, "BusLink.ups of CONTROL that the watch belongs to")
     watch_sid = u32(0x08, "its subscription, another one each time; 0 = none on this connection")
     watch_inbox = u32(0x0C, "number of the request that makes the consumer; 0 = answered")
@@ -326,6 +334,8 @@ class Fleet(Struct):
     plan_told = u64(0x88, "revision of the newest plan that was told of")
     begun_at = u64(0x90, "TSC when the first watch of this connection was begun")
     rtc_low = u32(0x98, "second, minute and hour at the last look, as read, + 1; 0 = none yet")
+    idle_at = u64(0xA0, "TSC when a watch that is of no use now is made anew; 0 = not decided")
+    move_at = u64(0xA8, "TSC before which a node that holds nothing leaves no server; 0 = at once")
     avoid_until = bytes_(
         0xC0,
         FLEET_SLOTS_MAX * 8,

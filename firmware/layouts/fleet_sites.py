@@ -20,6 +20,9 @@ FLEET_LINK = site(Layer.FLEET, 13, "link", "the control connection is another on
 FLEET_UNANSWERED = site(
     Layer.FLEET, 14, "unanswered", "this server grants nothing, or makes no watch"
 )
+FLEET_IDLE = site(
+    Layer.FLEET, 15, "idle", "the watch has shown nothing new for long: is it cut off?"
+)
 FLEET_NO_ROWS = site(Layer.FLEET, 40, "no_rows", "this node has no room for all of its shards")
 REASONS = {found.number: found.name for found in SITES.values() if found.layer is Layer.FLEET}
 """Sites by number, for lines."""

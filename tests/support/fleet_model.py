@@ -51,7 +51,7 @@ class Node:
         name_node(self, node=b"n%d" % number, boot=b"%08x" % fleet.random.getrandbits(32))
         memory.g(CLOCK).tsc_cycles_per_ms = CYCLES
         memory.g(LOG).level = LEVEL_SILENT
-        memory.g(FLEET_CONFIG).cap = cap
+        memory.g(FLEET_CONFIG).cap, memory.g(FLEET_CONFIG).servers_used = cap, 3
         memory.view(ShardContext, SHARD).shard_id = number
         fleet_setup(memory)
         memory.g(FLEET).rtc_judges = 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import emulator.models.fleet.budget as budget_model
 import emulator.models.fleet.claim as claim_model
+import emulator.models.fleet.idle as idle_model
 import emulator.models.fleet.operation as operation_model
 import emulator.models.fleet.renew as renew_model
 import emulator.models.fleet.ticket as ticket_model
@@ -256,7 +257,8 @@ class _Patched:
             (ticket_model, "cas_send", node.swap),
             (budget_model, "cas_send", node.swap),
             (ticket_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
-            (renew_model, "bus_fail", lambda *_: node.drop()),
+            (idle_model, "bus_fail", lambda *_: node.drop()),
+            (idle_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
             (claim_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
             (operation_model, "jitter", lambda _w, ms: fleet.random.randrange(ms * CYCLES)),
         ]

@@ -71,7 +71,7 @@ def watch_heard(w: World) -> None:
         watch_end(w, FLEET_GAP.code)
         return
     fleet.consumer_seq = count
-    fleet.heard_at = w.g(CORE).now
+    fleet.heard_at, fleet.idle_at = w.g(CORE).now, 0
     if fleet.watch == WatchState.CREATING:
         fleet.watch = WatchState.SYNCING
     kind, number = key_kind(w, message.subject, message.subject_len)

@@ -13,7 +13,14 @@ from firmware.layouts.bus import BUS, BusLink, LinkState
 from firmware.layouts.bus_sites import RELOGIN
 from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import HASH
-from firmware.layouts.enrol import ENROL, ENROL_CRYPTO, ENROL_WEAK, LINE_MAX, EnrolState
+from firmware.layouts.enrol import (
+    ENROL,
+    ENROL_CRYPTO,
+    ENROL_UNHEARD,
+    ENROL_WEAK,
+    LINE_MAX,
+    EnrolState,
+)
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.log import ENROL_IMPOSSIBLE, ENROL_WAITING
 from firmware.layouts.node import CLOCK, CORE
@@ -69,6 +76,7 @@ def enrol_announce(w: World, link: int, shard: int) -> int:
     at = _put(w, at, b"\r\n" + state.body[:size] + b"\r\n")
     bus_close(w, link, shard, at)
     state.announced += 1
+    state.here = (state.here + 1) % 2**16
     return 0
 
 
@@ -94,6 +102,10 @@ def enrol_tick(w: World, link: int, shard: int) -> int:
         return NEVER
     if state.announce_at > now:
         return int(state.announce_at)
+    if waits and state.here >= 24 and w.g(FLEET_CONFIG).servers_used > 1:
+        state.here = 0
+        bus_fail(w, link, shard, ENROL_UNHEARD.code)
+        return NEVER
     if enrol_announce(w, link, shard):
         wait = 100
     elif enrolled:

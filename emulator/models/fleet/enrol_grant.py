@@ -80,6 +80,7 @@ def enrol_input(w: World) -> int:
         return 1
     if got.status == 503:
         state.unheard += 1
+        state.here = (state.here + 1) % 2**16
     elif state.state != EnrolState.WAITING:
         state.late += 1
     elif got.body_len == SEALED_BYTES:

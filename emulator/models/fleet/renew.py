@@ -1,9 +1,9 @@
 """What time does to entries."""
 
 from emulator.effects import World, model
-from emulator.models.bus.link import bus_fail
 from emulator.models.fleet.cas import cas_send, control
 from emulator.models.fleet.held import OWNED, entries
+from emulator.models.fleet.idle import server_leave
 from emulator.models.fleet.operation import op_send
 from emulator.models.fleet.texts import lease_text
 from emulator.models.fleet.watch import try_another
@@ -11,7 +11,7 @@ from emulator.models.log import log_write
 from firmware.layouts.bus import BusLink, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet import FLEET, HeldPhase, HeldSlot
-from firmware.layouts.fleet_sites import FLEET_UNANSWERED, FLEET_UNCONFIRMED
+from firmware.layouts.fleet_sites import FLEET_UNCONFIRMED
 from firmware.layouts.log import FLEET_FORGOTTEN, FLEET_RELEASED
 from firmware.layouts.node import CLOCK, CORE
 
@@ -94,5 +94,5 @@ def held_tick_all(w: World) -> int:
     if server_is_deaf(w):
         link, shard = control(w)
         if w.view(BusLink, link).state == LinkState.UP:
-            bus_fail(w, link, shard, FLEET_UNANSWERED.code)
+            server_leave(w, link, shard)
     return int(soonest)

@@ -11,6 +11,7 @@ from emulator.models.fleet.delivery import watch_heard
 from emulator.models.fleet.enrol import enrol_begin, enrol_tick
 from emulator.models.fleet.enrol_grant import enrol_input
 from emulator.models.fleet.held import lease_mirror
+from emulator.models.fleet.idle import watch_idle
 from emulator.models.fleet.orders import orders_obey
 from emulator.models.fleet.renew import held_tick_all
 from emulator.models.fleet.texts import watch_text
@@ -90,7 +91,9 @@ def fleet_tick(w: World) -> int:
     budget_restate(w)
     soonest = held_tick_all(w)
     lease_mirror(w)
-    soonest = min(soonest, claims_tick(w))
+    claims = claims_tick(w)
+    watch_idle(w, claims)
+    soonest = min(soonest, claims)
     look = (w.g(CORE).now + 100 * w.g(CLOCK).tsc_cycles_per_ms) % 2**64
     fleet.next_deadline = min(soonest, look)
     return int(fleet.next_deadline)

@@ -69,7 +69,7 @@ def watch_synced(w: World) -> None:
     """Said once."""
     fleet = w.g(FLEET)
     if fleet.watch != WatchState.SYNCED:
-        fleet.watch = WatchState.SYNCED
+        fleet.watch, fleet.left, fleet.move_at = WatchState.SYNCED, 0, 0
         log_write(w, 0, FLEET_WATCH, WatchState.SYNCED, fleet.resyncs, 0, 0)
 
 

@@ -10,18 +10,13 @@ from emulator.simulation.fleet_storm import fleet_storm
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.leased import SPACING_NS, LeasedFleet
 from emulator.simulation.timeline import FleetTimeline, Line
-from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
+from firmware.layouts.bus import BUS, DATA
 from firmware.layouts.fleet import FLEET, WatchState
 from firmware.layouts.handover import HANDOVER
 from pxe.gateway import LoadOptions
+from tests.support.cut_off import owners
 
 SHAPE = Shape(nodes=3, slots=3, total=6, max_concurrency=2)
-
-
-def owners(fleet) -> list[str]:
-    """Name of the owner of each shard."""
-    grants = [fleet.ownership.owner(shard) for shard in range(fleet.shape.total)]
-    return [grant.record.node if grant else "-" for grant in grants]
 
 
 def names(fleet, shard: int) -> list[str]:
@@ -136,101 +131,6 @@ def test_events_leave_over_another_server_than_one_that_is_cut_off():
     for name in cluster.leaders:
         cluster.leaders[name] = cluster.servers[cut - 1]
     _goes_on(fleet, "nats-isolate", str(cut))
-
-
-def _standby_on_a_server_that_will_be_cut(seed):
-    """Let node 0 hold the slot, and node 1 watch a consumer of its own server, which leads nothing."""
-    fleet = LeasedFleet(seed, Shape(nodes=2, slots=1, total=1, cap=1, duration_ms=4_000))
-    cluster, (holder, standby) = fleet.nats.cluster, fleet.stations
-    for name in cluster.leaders:
-        cluster.leaders[name] = cluster.servers[0]
-    standby.power_off()
-    fleet.until_owned()
-    return fleet, cluster, holder, standby
-
-
-def _boot_on(fleet, station, server):
-    """Boot a node that reaches one server alone."""
-    station.power_on()
-    while not any(station.node.own_ip()):
-        fleet.run(0.1)
-    fleet.world.actions["nats-only"](f"{station.name} {server}")
-
-
-def _server(station):
-    """Which server node 1 speaks to: its list begins with server 1."""
-    return (station.node.g(BUS).links[CONTROL].server + 1) % 3
-
-
-def _owned_by(fleet, station, seconds):
-    for _ in range(seconds):
-        fleet.run(1)
-        if owners(fleet) == [station.name]:
-            return True
-    return False
-
-
-def test_a_node_that_holds_nothing_leaves_a_server_that_is_cut_off():
-    """Its watch beats on and shows what was; nothing but its own claim tells."""
-    fleet, cluster, holder, standby = _standby_on_a_server_that_will_be_cut(14)
-    _boot_on(fleet, standby, 1)
-    for _ in range(100):
-        fleet.run(0.5)
-        watch = standby.node.g(FLEET)
-        if watch.watch == WatchState.SYNCED and _server(standby) == 1:
-            subjects = [c.config.deliver_subject for c in cluster.servers[1].consumers]
-            if any(s.startswith("_W.node1.") and s.endswith(f".{watch.resyncs}") for s in subjects):
-                break
-            for server in cluster.servers[::2]:
-                for consumer in list(server.consumers):
-                    consumer.end()
-    assert _server(standby) == 1
-    fleet.world.actions["nats-any"]("")
-    fleet.world.actions["nats-isolate"]("1")
-    fleet.run(1)
-    holder.power_off()
-    fleet.run(3)
-    assert (_server(standby), standby.node.g(FLEET).watch) == (1, WatchState.SYNCED)
-    # One wait for the record by the old watch, one by the new one.
-    assert _owned_by(fleet, standby, 20)
-    assert _server(standby) != 1
-    fleet.world.actions["nats-mend"]("")
-    fleet.until_owned()
-
-
-def test_a_node_that_boots_on_a_server_that_is_cut_off_leaves_it():
-    fleet, _cluster, holder, standby = _standby_on_a_server_that_will_be_cut(15)
-    fleet.world.actions["nats-isolate"]("1")
-    fleet.run(20)
-    _boot_on(fleet, standby, 1)
-    link = standby.node.g(BUS).links[CONTROL]
-    fleet.world.run_until(lambda: _server(standby) == 1 and link.state == LinkState.UP)
-    fleet.run(0.1)
-    assert (_server(standby), standby.node.g(FLEET).watch) == (1, WatchState.OFF)
-    fleet.world.actions["nats-any"]("")
-    fleet.run(8)
-    assert (_server(standby) != 1, standby.node.g(FLEET).watch) == (True, WatchState.SYNCED)
-    holder.power_off()
-    assert _owned_by(fleet, standby, 20)
-    fleet.world.actions["nats-mend"]("")
-    fleet.until_owned()
-
-
-def test_an_election_does_not_send_a_claimer_round_the_servers():
-    """The slot is free, and nobody leads: each claim ends unconfirmed, and each server gets its time."""
-    fleet, _cluster, holder, standby = _standby_on_a_server_that_will_be_cut(16)
-    standby.power_on()
-    fleet.run(10)
-    link = standby.node.g(BUS).links[CONTROL]
-    before = link.ups
-    holder.power_off()
-    freed = fleet.ownership.owner(0).record.freed(1, 0, 1, 1)
-    fleet.operator.put("lease.0", str(freed))
-    fleet.world.actions["nats-depose"]("")
-    fleet.run(3)
-    assert owners(fleet) == ["-"]
-    assert _owned_by(fleet, standby, 60)
-    assert link.ups - before <= 3
 
 
 def test_a_node_that_loses_nats_is_silent_before_another_speaks():

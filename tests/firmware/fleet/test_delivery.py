@@ -105,6 +105,15 @@ def test_watch_heard_a_heartbeat_that_counts_as_we_do_keeps_the_watch():
     assert (ended(LAB), fleet.heard_at) == (None, NOW)
 
 
+def test_watch_heard_a_delivery_shows_that_the_server_has_its_cluster_and_a_heartbeat_does_not():
+    fleet = LAB.g(FLEET)
+    fleet.idle_at = NOW + 9
+    beat(BEAT % 0)
+    assert fleet.idle_at == NOW + 9
+    deliver(b"plan", PLAN)
+    assert fleet.idle_at == 0
+
+
 @pytest.mark.parametrize("count", [0, 5, 7, 66])
 def test_watch_heard_a_heartbeat_that_counts_otherwise_ends_it(count):
     LAB.g(FLEET).consumer_seq = 6

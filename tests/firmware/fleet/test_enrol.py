@@ -10,7 +10,14 @@ from firmware.layouts.bus import BUS, LinkState
 from firmware.layouts.bus_sites import RELOGIN
 from firmware.layouts.clock import NEVER
 from firmware.layouts.crypto import DRBG
-from firmware.layouts.enrol import BODY_MAX, ENROL_CRYPTO, ENROL_WEAK, LINE_MAX, EnrolState
+from firmware.layouts.enrol import (
+    BODY_MAX,
+    ENROL_CRYPTO,
+    ENROL_UNHEARD,
+    ENROL_WEAK,
+    LINE_MAX,
+    EnrolState,
+)
 from firmware.layouts.fleet_config import FLEET_CONFIG, NAME_MAX
 from firmware.layouts.node import CORE
 from firmware.layouts.smbios import SERIAL_MAX, SMBIOS
@@ -148,6 +155,46 @@ def test_enrol_tick_tries_again_soon_when_there_is_no_room():
     BENCH.waiting()
     BENCH.queue(bytes(TX_BYTES))
     assert BENCH.run(enrol_tick)["rax"] == ms(100)
+
+
+@pytest.mark.parametrize(
+    ("here", "servers", "goes"),
+    [(23, 3, 0), (24, 1, 0), (24, 2, 1), (24, 200, 1), (25, 3, 1), (2**15, 3, 1)],
+)
+def test_enrol_tick_leaves_a_server_over_which_nobody_releases_a_token(here, servers, goes):
+    state = BENCH.waiting()
+    state.here, LAB.g(FLEET_CONFIG).servers_used = here, servers
+    due = BENCH.run(enrol_tick)["rax"]
+    assert (state.announced, due == NEVER) == (1 - goes, bool(goes))
+    assert (BENCH.link.state, BENCH.link.error) == (
+        (LinkState.DOWN, ENROL_UNHEARD.code) if goes else (LinkState.UP, 0)
+    )
+    assert state.here == (0 if goes else here + 1)
+    # On the next connection it speaks at once.
+    BENCH.link.state = LinkState.UP
+    assert BENCH.run(enrol_tick)["rax"] >= (ms(4500) if goes else due)
+    assert (state.announced, state.inbox) == (1, 5)
+
+
+def test_enrol_tick_leaves_no_server_between_two_announcements():
+    state = BENCH.waiting()
+    state.here, LAB.g(FLEET_CONFIG).servers_used, state.announce_at = 24, 3, NOW + 1
+    assert BENCH.run(enrol_tick)["rax"] == NOW + 1
+    assert BENCH.link.state == LinkState.UP
+
+
+def test_enrol_tick_with_its_token_leaves_no_server():
+    state = BENCH.waiting()
+    state.state, state.here, LAB.g(FLEET_CONFIG).servers_used = EnrolState.ENROLLED, 24, 3
+    BENCH.run(enrol_tick)
+    assert (BENCH.link.state, state.told) == (LinkState.UP, 1)
+
+
+def test_enrol_announce_counts_on_although_there_is_no_other_server():
+    state = BENCH.waiting()
+    state.here = 2**16 - 1
+    BENCH.run(enrol_announce)
+    assert (state.here, state.announced) == (0, 1)
 
 
 @pytest.mark.parametrize("state", [s for s in LinkState if s is not LinkState.UP])

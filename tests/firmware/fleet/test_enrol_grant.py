@@ -214,7 +214,11 @@ def test_enrol_input_counts_that_nobody_listens():
     assert given(b"", status=503, free=False)
     state = BENCH.enrol
     assert (state.unheard, state.refused, state.state) == (1, 0, EnrolState.WAITING)
+    assert state.here == 1  # with the announcement itself two
     assert BENCH.lines() == []
+    state.here = 2**16 - 1
+    assert given(b"", status=503, free=False)
+    assert state.here == 0
 
 
 def test_enrol_refuse_tells_less_and_less():

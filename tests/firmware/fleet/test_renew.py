@@ -162,6 +162,12 @@ def test_held_tick_all_of_a_node_that_holds_nothing_leaves_a_server_that_grants_
     assert (BENCH.link.state, BENCH.link.error) == (LinkState.DOWN, FLEET_UNANSWERED.code)
 
 
+def test_held_tick_all_of_a_node_that_holds_nothing_and_has_tried_every_server_stays():
+    set_fields(LAB.g(FLEET), move=1, move_at=NOW)
+    LAB.call(held_tick_all, Environment(tsc=lambda: NOW))
+    assert (BENCH.link.state, LAB.g(FLEET).move) == (LinkState.UP, 0)
+
+
 @pytest.mark.parametrize(("late", "phase"), [(-1, HeldPhase.RELEASING), (0, HeldPhase.NONE)])
 def test_held_tick_does_not_release_twice(late, phase):
     held = hold(phase=HeldPhase.RELEASING, released_at=NOW - 2_000 * MS - late)

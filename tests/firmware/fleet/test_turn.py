@@ -244,6 +244,31 @@ def test_fleet_a_whole_claim_from_the_first_delivery_to_the_release():
     assert (lease.expired, LAB.g(FLEET_VIEW).slots[0].claim_at) == (1, 0)
 
 
+def test_fleet_tick_of_a_node_that_may_claim_nothing_doubts_its_watch_in_time():
+    fleet = LAB.g(FLEET)
+    delivery(b"node.n7", b"1 drain", 1, 9, 1)
+    delivery(b"plan", PLAN, 2, 10)
+    following(NOW)
+    tick()
+    assert NOW + 30_000 * MS <= fleet.idle_at < NOW + 60_000 * MS
+    # A heartbeat came meanwhile.
+    fleet.heard_at = at = int(fleet.idle_at)
+    assert tick(at) == at + 100 * MS
+    assert (fleet.watch, BENCH.queued()) == (WatchState.OFF, b"")
+    tick(at + 1)
+    assert fleet.watch == WatchState.CREATING
+    assert BENCH.queued().startswith(b"UNSUB 4097\r\nSUB ")
+
+
+def test_fleet_tick_of_a_node_that_waits_for_a_slot_keeps_its_watch():
+    fleet = LAB.g(FLEET)
+    delivery(b"plan", PLAN, 1, 9, 1)
+    delivery(b"lease.0", b"1 held n8 3fa2c1d1 6 1 600000 3 0 4 16", 2, 10)
+    following(NOW)
+    tick()
+    assert (fleet.watch, fleet.idle_at) == (WatchState.SYNCED, 0)
+
+
 def test_fleet_a_drain_before_the_echo_starts_nothing():
     fleet = LAB.g(FLEET)
     held = fleet.held[0]

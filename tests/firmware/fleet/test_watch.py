@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware.fleet.watch import watch_answered, watch_begin, watch_check, watch_end, watch_forget
+from firmware.fleet.watch import (
+    watch_answered,
+    watch_begin,
+    watch_check,
+    watch_end,
+    watch_forget,
+    watch_synced,
+)
 from firmware.layouts.bus import BUS, CONTROL, LinkState
 from firmware.layouts.fleet import FLEET, WatchState
 from firmware.layouts.fleet_sites import FLEET_LINK, FLEET_REFUSED, FLEET_SILENT
@@ -14,7 +21,7 @@ from tests.support.lab import Lab
 from tests.support.states import MS, NOW, around
 from tests.support.watch import begin, ended
 
-LAB = Lab(watch_answered, watch_begin, watch_check, watch_end, watch_forget, slots=0)
+LAB = Lab(watch_answered, watch_begin, watch_check, watch_end, watch_forget, watch_synced, slots=0)
 CREATED = b'{"type":"io.nats.jetstream.api.v1.consumer_create_response","num_waiting":0,"num_pending":%d,"push_bound":true}'
 
 
@@ -92,6 +99,15 @@ def test_watch_answered_a_server_that_says_that_it_cannot_is_left(body, begun_ms
     LAB.call(watch_answered)
     assert (ended(LAB), fleet.move) == (FLEET_REFUSED.code, move)
     assert fleet.resync_at == NOW + 500 * MS
+
+
+@pytest.mark.parametrize(("state", "left"), [(WatchState.SYNCING, 0), (WatchState.SYNCED, 2)])
+def test_watch_synced_ends_the_round_of_the_servers(state, left):
+    fleet = LAB.g(FLEET)
+    fleet.watch, fleet.left, fleet.move_at = state, 2, NOW + 9
+    LAB.call(watch_synced)
+    assert (fleet.watch, fleet.left) == (WatchState.SYNCED, left)
+    assert bool(fleet.move_at) == bool(left)
 
 
 def test_watch_begin_is_another_one_each_time():
