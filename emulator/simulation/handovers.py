@@ -83,6 +83,10 @@ def planned(fleet: LeasedFleet, rng: random.Random) -> list[Order]:
         InvariantError: one was not carried out as it should be.
     """
     fleet.run(BEFORE_S)
+    if not fleet.owned():
+        # The last lease of the bad weather ran out in the calm: its next owner has to come to rest, too.
+        fleet.until_owned(REST_S)
+        fleet.run(BEFORE_S)
     fleet.until_published(REST_S)
     events, lost = len(fleet.gateway.events), _blemishes(fleet)
     fleet.gateway.core.set_load(LoadOptions(rate=RATE))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from emulator.simulation import handovers
+from emulator.simulation.clock import NS_PER_S
 from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.fleet_storm import calm, shape_of
 from emulator.simulation.handovers import Order, planned, possible
@@ -76,6 +77,16 @@ def test_hand_overs_leave_no_scratch(fleet):
                 " ".join(m.body.decode().split()[::2]) for m in fleet.operator.stream.log
                 if m.subject.endswith(f".move.{order.slots[0]}")
             ]  # fmt: skip
+
+
+def test_orders_wait_until_a_lease_that_runs_out_in_the_calm_has_its_next_owner():
+    fleet = LeasedFleet(12, SHAPE)
+    fleet.until_owned()
+    holder = next(station for station in fleet.stations if fleet.orders.held_by(station.name))
+    fleet.world.events.after(NS_PER_S, holder.power_off)
+    orders = planned(fleet, random.Random(4))
+    assert orders
+    assert all(order.node != holder.name for order in orders)
 
 
 def test_a_slot_that_goes_elsewhere_is_found(fleet, monkeypatch):
