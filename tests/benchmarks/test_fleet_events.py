@@ -105,6 +105,8 @@ def test_fleet_events_memory(figure):
     fields = (
         ShardContext.hard_stop, ShardContext.held, ShardContext.unleased, EventStream.stuck,
         EventStream.fence, EventStream.stalled_at, EventStream.stuck_at,
+        EventStream.waited_at, EventStream.part_at, EventStream.part_len, EventStream.gap_told,
+        EventStream.owed_first, EventStream.owed_last, EventStream.owed_number,
     )  # fmt: skip
     inside = sum(field.size for field in fields)
     subscription = COMMANDS.struct.shards.size // SHARDS_MAX
