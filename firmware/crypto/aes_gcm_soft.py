@@ -61,7 +61,6 @@ from toolchain.asm.assembler import STACK
 CHUNK = GCM_WIDTH * AES_BLOCK_BYTES
 STREAM_AT, FIRST_AT, NONCE_AT, LENGTHS_AT, LOCALS = 0, CHUNK, CHUNK + 16, CHUNK + 32, CHUNK + 48
 """Key stream, the encrypted first counter, the nonce before its counter, both lengths."""
-SECRET = [AesGcmSoft.keys, AesGcmSoft.factors, AEAD_TEXT]
 SAVES = (RBX, RBP, R12, R13, R14)
 CLOBBERS = (RAX, RCX, RDX, RSI, R8, R9, R10, R11, *PLANES, *WORKS)
 WORKED = [

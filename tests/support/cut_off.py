@@ -13,7 +13,6 @@ from firmware.layouts.fleet import FLEET, WatchState
 
 if TYPE_CHECKING:
     from emulator.simulation.leased import Member
-    from emulator.simulation.nats.cluster import NatsCluster
 
 
 def owners(fleet: LeasedFleet) -> list[str]:
@@ -22,7 +21,7 @@ def owners(fleet: LeasedFleet) -> list[str]:
     return [grant.record.node if grant else "-" for grant in grants]
 
 
-def standby_fleet(seed: int) -> tuple[LeasedFleet, NatsCluster, Member, Member]:
+def standby_fleet(seed: int) -> tuple[LeasedFleet, Member, Member]:
     """Let node 0 hold the only slot; node 1, which is off, stands by. Server 0 leads everything."""
     fleet = LeasedFleet(seed, Shape(nodes=2, slots=1, total=1, cap=1, duration_ms=4_000))
     cluster, (holder, standby) = fleet.nats.cluster, fleet.stations
@@ -30,7 +29,7 @@ def standby_fleet(seed: int) -> tuple[LeasedFleet, NatsCluster, Member, Member]:
         cluster.leaders[name] = cluster.servers[0]
     standby.power_off()
     fleet.until_owned()
-    return fleet, cluster, holder, standby
+    return fleet, holder, standby
 
 
 def boot_on(fleet: LeasedFleet, station: Member, server: int) -> None:
@@ -51,21 +50,20 @@ def server_of(station: Member) -> int:
     return (int(control_of(station).server) + int(station.name.removeprefix("node"))) % 3
 
 
-def standby_on_a_server_that_will_be_cut(
-    seed: int,
-) -> tuple[LeasedFleet, NatsCluster, Member, Member]:
+def standby_on_a_server_that_will_be_cut(seed: int) -> tuple[LeasedFleet, Member, Member]:
     """Let node 1 watch a consumer that lives on its own server 1, so that a cut takes nothing from it."""
-    fleet, cluster, holder, standby = standby_fleet(seed)
+    fleet, holder, standby = standby_fleet(seed)
+    servers = fleet.nats.cluster.servers
     boot_on(fleet, standby, 1)
     for _ in range(100):
         fleet.run(0.5)
         watch = standby.node.g(FLEET)
         if watch.watch == WatchState.SYNCED and server_of(standby) == 1:
-            subjects = [c.config.deliver_subject for c in cluster.servers[1].consumers]
+            subjects = [c.config.deliver_subject for c in servers[1].consumers]
             if any(s.startswith("_W.node1.") and s.endswith(f".{watch.resyncs}") for s in subjects):
                 fleet.world.actions["nats-any"]("")
-                return fleet, cluster, holder, standby
-            for server in cluster.servers[::2]:
+                return fleet, holder, standby
+            for server in servers[::2]:
                 for consumer in list(server.consumers):
                     consumer.end()
     pytest.fail("its watch never lived there")

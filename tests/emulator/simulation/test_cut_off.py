@@ -19,7 +19,7 @@ from tests.support.cut_off import (
 
 def test_a_node_that_holds_nothing_leaves_a_server_that_is_cut_off():
     """Its watch beats on and shows what was; nothing but its own claim tells."""
-    fleet, _cluster, holder, standby = standby_on_a_server_that_will_be_cut(14)
+    fleet, holder, standby = standby_on_a_server_that_will_be_cut(14)
     fleet.world.actions["nats-isolate"]("1")
     fleet.run(1)
     holder.power_off()
@@ -33,7 +33,7 @@ def test_a_node_that_holds_nothing_leaves_a_server_that_is_cut_off():
 
 
 def test_a_node_that_boots_on_a_server_that_is_cut_off_leaves_it():
-    fleet, _cluster, holder, standby = standby_fleet(15)
+    fleet, holder, standby = standby_fleet(15)
     fleet.world.actions["nats-isolate"]("1")
     fleet.run(20)
     boot_on(fleet, standby, 1)
@@ -52,7 +52,7 @@ def test_a_node_that_boots_on_a_server_that_is_cut_off_leaves_it():
 
 def test_an_election_does_not_send_a_claimer_round_the_servers():
     """The slot is free, and nobody leads: each claim ends unconfirmed, and each server gets its time."""
-    fleet, _cluster, holder, standby = standby_fleet(16)
+    fleet, holder, standby = standby_fleet(16)
     standby.power_on()
     fleet.run(10)
     link = control_of(standby)
@@ -71,7 +71,7 @@ def test_an_election_does_not_send_a_claimer_round_the_servers():
 
 def test_a_drained_node_leaves_a_server_that_is_cut_off():
     """It may not claim, so no claim tells; that it is open again is written where it does not see it."""
-    fleet, _cluster, holder, standby = standby_on_a_server_that_will_be_cut(14)
+    fleet, holder, standby = standby_on_a_server_that_will_be_cut(14)
     fleet.world.actions["drain"]("node1")
     fleet.world.run_until(lambda: standby.node.g(FLEET_VIEW).drained)
     fleet.world.actions["nats-isolate"]("1")
@@ -87,7 +87,7 @@ def test_a_drained_node_leaves_a_server_that_is_cut_off():
 
 
 def test_a_node_that_saw_the_drain_of_a_plan_and_not_the_next_one_leaves_its_server():
-    fleet, _cluster, holder, standby = standby_on_a_server_that_will_be_cut(14)
+    fleet, holder, standby = standby_on_a_server_that_will_be_cut(14)
     fleet.world.actions["replan"]("1")
     fleet.world.run_until(lambda: standby.node.g(FLEET_VIEW).plan.mode == PlanMode.DRAIN)
     fleet.world.actions["nats-isolate"]("1")
@@ -103,7 +103,7 @@ def test_a_node_that_saw_the_drain_of_a_plan_and_not_the_next_one_leaves_its_ser
 
 def test_a_drained_node_asks_for_nothing_while_others_hold_slots():
     """Their renewals show that its server has the cluster."""
-    fleet, _cluster, _holder, standby = standby_fleet(17)
+    fleet, _holder, standby = standby_fleet(17)
     fleet.world.actions["drain"]("node1")
     standby.power_on()
     fleet.run(10)
@@ -128,7 +128,8 @@ def test_an_idle_node_of_one_server_keeps_its_connection():
 
 
 def test_a_cluster_without_a_majority_is_not_stormed_by_idle_nodes():
-    fleet, cluster, holder, standby = standby_fleet(19)
+    fleet, holder, standby = standby_fleet(19)
+    cluster = fleet.nats.cluster
     standby.power_on()
     fleet.run(10)
     holder.power_off()
