@@ -62,6 +62,11 @@ def test_what_is_denied_again_and_again_is_told_less_and_less():
     assert told == ["1", "2", "4", "8", "16"]
 
 
+def test_a_login_that_may_not_listen_keeps_its_connection():
+    link = said(b"'Permissions Violation for Subscription to \"shardfw.b1.diag.n7\"'")
+    assert (link.state, link.denials) == (LinkState.UP, 1)
+
+
 @pytest.mark.parametrize(
     "text", [b"Stale Connection", b"  'Stale Connection'", b"'stale connection"]
 )
