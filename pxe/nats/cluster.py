@@ -100,7 +100,7 @@ class NatsCluster:
         await self.settled()
 
     async def settled(self, seconds: float = LEADER_SECONDS) -> None:
-        """Wait until every server that runs is healthy and all know one leader.
+        """Wait until every server that runs is healthy, and one leads all of them.
 
         Args:
             seconds: How long. One that was cut off needs a while to catch up.
@@ -117,14 +117,18 @@ class NatsCluster:
             raise NodeError(f"the cluster is not settled after {seconds} s: {logs}") from None
 
     async def _is_settled(self) -> bool:
-        leaders = set()
-        for server in (each for each in self.servers if each.is_running):
-            found = await server.monitor("/jsz")
+        running = [each for each in self.servers if each.is_running]
+        leaders, reached = set(), 0
+        for server in running:
+            found = (await server.monitor("/jsz")).get("meta_cluster", {})
             healthy = await server.monitor("/healthz")
             if healthy.get("status") != "ok":
                 return False
-            leaders.add(found.get("meta_cluster", {}).get("leader"))
-        return len(leaders) == 1 and bool(leaders - {None, ""})
+            leaders.add(found.get("leader"))
+            # Only a leader tells of its peers; it places no stream with one that it calls offline.
+            peers = found.get("replicas", ())
+            reached = max(reached, sum(not peer.get("offline", False) for peer in peers))
+        return len(leaders) == 1 and bool(leaders - {None, ""}) and reached >= len(running) - 1
 
     async def leader_of(self, stream: str, *, without: NatsServer | None = None) -> NatsServer:
         """Return the server that two of the three call the leader of a stream; wait for it.

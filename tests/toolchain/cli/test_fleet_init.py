@@ -19,6 +19,7 @@ from tests.support.fleet_cli import (
     with_server,
 )
 from tests.support.fleet_node import FleetNode
+from toolchain.cli.fleet import streams
 from toolchain.cli.fleet.streams import wanted
 
 
@@ -203,3 +204,39 @@ def test_a_cluster_keeps_three_copies_and_nodes_outlive_a_leader():
     assert {f["text"] for f in made["findings"] if f["what"] == "copies"} == {
         "3, in cluster shardfw"
     }
+
+
+def test_init_waits_for_a_server_of_a_cluster_that_has_just_started():
+    async def scenario():
+        async with NatsCluster() as cluster:
+            for server in cluster.servers:
+                await server.end(signal.SIGKILL)
+            first, second, late = cluster.servers
+            await asyncio.gather(first.start(), second.start())
+            await cluster.settled()
+            slow = ["--slots", "2", "--duration-ms", "20000"]
+            init = asyncio.create_task(told(first.url, "init", "--total", "4", *slow, "--new"))
+            done, _ = await asyncio.wait([init], timeout=1)
+            assert not done
+            await late.start()
+            return await init
+
+    assert asyncio.run(scenario())["streams"] == ["KV_shardfw", "SHARDFW_EV"]
+
+
+def test_init_says_what_a_cluster_without_its_third_server_lacks(monkeypatch):
+    monkeypatch.setattr(streams, "PEERS_S", 0.5)
+
+    async def scenario():
+        async with NatsCluster() as cluster:
+            for server in cluster.servers:
+                await server.end(signal.SIGKILL)
+            first, second, _ = cluster.servers
+            await asyncio.gather(first.start(), second.start())
+            await cluster.settled()
+            return await fleet(first.url, "init", "--total", "4", "--new")
+
+    result = asyncio.run(scenario())
+    assert result.exit_code == 1
+    assert "does not make KV_shardfw with 3 replicas: no suitable peers" in result.output
+    assert "A cluster needs three servers that run" in result.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.request import urlopen
@@ -23,6 +24,11 @@ DUPLICATE_S: Final = 120
 PAYLOAD_BYTES: Final = 8 << 20
 REPLICAS: Final = 3
 NOT_FOUND: Final = 404
+NO_PEERS: Final = 10_005
+"""JetStream's error code where too few servers can be reached by their leader."""
+PEERS_S: Final = 15
+"""How long the servers of a cluster that was just started may need to know each other."""
+POLL_S: Final = 0.25
 MONITOR_S: Final = 5
 ALWAYS: Final = "jetstream { sync_interval: always }"
 
@@ -90,6 +96,20 @@ async def stream_config(fleet: Fleet, name: str) -> dict[str, Any] | None:
     return config
 
 
+async def _make_stream(fleet: Fleet, name: str, config: bytes) -> None:
+    """Make one, as soon as there are servers for it."""
+    deadline = time.monotonic() + PEERS_S
+    while True:
+        try:
+            await fleet.api(f"STREAM.CREATE.{name}", config)
+        except nats.js.errors.APIError as error:
+            if error.err_code != NO_PEERS or time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(POLL_S)
+        else:
+            return
+
+
 async def make_streams(fleet: Fleet, replicas: int, event_bytes: int) -> list[str]:
     """Make the streams that are missing; return their names.
 
@@ -101,7 +121,7 @@ async def make_streams(fleet: Fleet, replicas: int, event_bytes: int) -> list[st
         if await stream_config(fleet, name) is not None:
             continue
         try:
-            await fleet.api(f"STREAM.CREATE.{name}", json.dumps(config).encode())
+            await _make_stream(fleet, name, json.dumps(config).encode())
         except nats.js.errors.APIError as error:
             raise FleetError(
                 f"the server does not make {name} with {replicas} replicas: {error.description}. A "
