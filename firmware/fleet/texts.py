@@ -16,7 +16,6 @@ from firmware.layouts.fleet import (
     Outgoing,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
-from firmware.layouts.fleet_diag import DIAG_SID
 from firmware.layouts.text import TEXT_OUT
 from firmware.text import put, put_byte, put_decimal
 from toolchain.asm import (
@@ -66,11 +65,6 @@ LEASE, TICKET, BUDGET = (
     _text("lease", b"lease."),
     _text("ticket", b"ident."),
     _text("budget", b"budget"),
-)
-ROOT, DIAG, DIAG_END = (
-    _text("root", b"SUB shardfw."),
-    _text("diag", b".diag."),
-    _text("diag_end", b" %d\r\n" % DIAG_SID),
 )
 PREFIX = _text("key", KEY_PREFIX)
 ROOM = _text("room", KEY_ROOM)
@@ -129,10 +123,7 @@ def put_us(a: Asm, text: Reg64) -> None:
     source="firmware/docs/fleet.md#watch",
 )
 def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) -> None:
-    """Write SUB of the literal subject, and only then the request for what delivers there.
-
-    The first of a connection listens to what the node says of itself by the other link, too.
-    """
+    """Write SUB of the literal subject, and only then the request for what delivers there."""
     subject, subject_bytes, name = R12, R13D, R15
     a.mov(R14D, request)
     a.test(last, last)
@@ -142,16 +133,6 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
         a.mov(EAX, subject_bytes)
         a.call(put_decimal)
         put_end(a)
-    with a.else_():
-        put(a, ROOT)
-        a.lea(RSI, FLEET_CONFIG.it.bot.address)
-        a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-        a.rep_movsb()
-        put(a, DIAG)
-        a.lea(RSI, BUS.it.node.address)
-        a.movzx(ECX, BUS.it.node_len)
-        a.rep_movsb()
-        put(a, DIAG_END)
     put(a, SUB)
     a.mov(subject, RDI)
     put(a, WATCH)

@@ -29,7 +29,6 @@ from firmware.layouts.fleet import (
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
-from firmware.layouts.fleet_diag import DIAG_SID, FLEET_DIAG, FleetDiag
 from firmware.layouts.node import CLOCK, LEASE, Clock, CoreState, Lease, core
 from firmware.layouts.token import TOKEN, BotToken
 from toolchain.asm import (
@@ -110,7 +109,6 @@ def watch_open(a: Asm) -> None:
         Fleet.watch_sid,
         Fleet.watch_inbox,
     ],
-    writes=[FleetDiag.heard, FleetDiag.unheard],
     calls=[
         bus_next,
         watch_heard,
@@ -134,11 +132,6 @@ def fleet_next(a: Asm) -> None:
         a.mov(EAX, BUS_IN.it.sid)
         a.cmp(EAX, INBOX_SID)
         a.j(E, inbox)
-        a.cmp(EAX, DIAG_SID)
-        with a.if_(E):
-            a.mov(FLEET_DIAG.it.heard, 1)
-            a.mov(FLEET_DIAG.it.unheard, 0)
-            a.jmp(messages.top)
         # What an earlier watch still delivers is no evidence.
         a.cmp(EAX, FLEET.it.watch_sid)
         a.again(NE, messages)

@@ -49,6 +49,7 @@ class Commands(Struct):
     taken = u64(0x08, "commands that were carried out")
     refused = u64(0x10, "commands that were refused")
     answers_end = u32(0x18, "bytes of `answers` that are in use")
+    listening = u32(0x1C, "1 = the node's own numbers are subscribed as well")
     shards = bytes_(
         0x20,
         4 * SHARDS_MAX,

@@ -157,7 +157,7 @@ PUBLISH_UNTAKEN = site(
     Layer.EVENTS, 3, "publish_untaken", "the stream takes nothing that comes by this server"
 )
 DATA_UNHEARD = site(
-    Layer.EVENTS, 4, "data_unheard", "what is said by this server does not reach CONTROL's"
+    Layer.EVENTS, 4, "data_unheard", "what CONTROL says to its server does not come by this one"
 )
 EVENTS = Global("events", Events, "listeners of raw dispatches", align=64)
 PAYLOAD = Region("the event's payload", "in the receive ring, bounded by the length of the part")

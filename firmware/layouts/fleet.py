@@ -103,7 +103,7 @@ CREATE_BODY = (
     % (IDLE_HEARTBEAT_MS * _MILLION, WATCH_KEPT_MS * _MILLION),
 )
 """The request for a consumer, around its name, the subject of the watch and the bot's name."""
-WATCH_TEXT_MAX = 896
+WATCH_TEXT_MAX = 800
 """Bytes of UNSUB, SUB and the request, with the longest names and numbers."""
 
 

@@ -25,6 +25,7 @@ from firmware.layouts.text import TEXT_OUT
 from firmware.limits import SHARDS_MAX
 from firmware.node.command_reply import answers_send, command_answer, command_reply_judge
 from firmware.node.command_text import command_parse
+from firmware.node.fleet_diag import diag_listen
 from firmware.node.slots import slot_wake
 from firmware.text import put, put_decimal
 from toolchain.asm import (
@@ -156,6 +157,7 @@ def command_subscribe(
         Commands.changed,
         Commands.shards,
         Commands.answers_end,
+        Commands.listening,
         CoreState.slots_used,
         Slot.flags,
         Slot.context,
@@ -168,8 +170,9 @@ def command_subscribe(
         Commands.changed,
         Commands.shards,
         Commands.answers_end,
+        Commands.listening,
     ],
-    calls=[command_subscribe, answers_send],
+    calls=[command_subscribe, answers_send, diag_listen],
     saves=[RBX, RBP, R12, R13, R14],
     source="firmware/docs/fleet.md#commands",
 )
@@ -193,6 +196,7 @@ def commands_tick(a: Asm) -> None:
         # Another connection knows no subscription, and may not answer what this one brought.
         a.mov(COMMANDS.it.ups, EAX)
         a.mov(COMMANDS.it.answers_end, 0)
+        a.mov(COMMANDS.it.listening, 0)
         a.lea(RDI, ROWS.address)
         a.mov(ECX, Commands.shards.size // 8)
         a.xor(EAX, EAX)
@@ -205,6 +209,11 @@ def commands_tick(a: Asm) -> None:
     a.j(NE, late)
     a.cmp(COMMANDS.it.changed, 0)
     a.j(E, answers)
+    a.cmp(COMMANDS.it.listening, 0)
+    with a.if_(E):
+        a.call(diag_listen)
+        a.j(C, late)
+        a.mov(COMMANDS.it.listening, 1)
     a.xor(R12D, R12D)
     with a.loop() as rows:
         a.cmp(R12D, core.slots_used)

@@ -1,9 +1,9 @@
-"""The node's own numbers on the bus: one line, every ten seconds, heard by the node itself over CONTROL."""
+"""The node's own numbers on the bus: one line, every ten seconds, said over CONTROL and heard over DATA."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
 from firmware.bus.send import bus_close, bus_open
-from firmware.layouts.bus import BUS, CONTROL, DATA, Bus, BusLink, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, CONTROL, DATA, Bus, BusLink, BusMessage, LinkState
 from firmware.layouts.commands import COMMANDS, Commands
 from firmware.layouts.events import DATA_UNHEARD
 from firmware.layouts.fleet import FLEET, Fleet
@@ -12,7 +12,9 @@ from firmware.layouts.fleet_diag import (
     DIAG_EVERY_MS,
     DIAG_FIELDS,
     DIAG_FORMAT,
+    DIAG_LINE_MAX,
     DIAG_MAX,
+    DIAG_SID,
     FLEET_DIAG,
     UNHEARD_MAX,
     FleetDiag,
@@ -31,6 +33,7 @@ from toolchain.asm import (
     ECX,
     EDI,
     EDX,
+    NC,
     NE,
     R8,
     R8D,
@@ -61,6 +64,8 @@ from toolchain.layout.data import constant
 
 PUB = constant("diag_pub", b"PUB shardfw.", "the node's numbers")
 SUBJECT = constant("diag_subject", b".diag.", "what tells them from events")
+SUB = constant("diag_sub", b"SUB shardfw.", "listens to them")
+SID = constant("diag_sid", b" %d\r\n" % DIAG_SID, "the subscription's number")
 CRLF = int.from_bytes(b"\r\n", "little")
 TEXT_AT = 160
 """Where the line is written before its length is known."""
@@ -134,7 +139,7 @@ def _load(a: Asm, field: str) -> None:
         a.mov(EAX, FLEET.it.holding)
     elif field in ("control_ups", "data_ups"):
         index = CONTROL if field == "control_ups" else DATA
-        a.mov(EAX, BusLink.at(RBP, (index - DATA) * BusLink.SIZE).ups)
+        a.mov(EAX, BusLink.at(RBP, (index - CONTROL) * BusLink.SIZE).ups)
     else:
         a.mov(EAX, {"rows": R12D, "ready": R13D}[field])
 
@@ -154,7 +159,7 @@ def _load(a: Asm, field: str) -> None:
     source="firmware/docs/fleet.md#diagnostics",
 )
 def diag_unheard(a: Asm, link: BusLink) -> None:
-    """Tell whether CONTROL, which leaves a server that is cut off, hears nothing of what DATA says."""
+    """Tell whether DATA hears nothing of what CONTROL says, which leaves a server that is cut off."""
     other = BusLink.at(RBP, (CONTROL - DATA) * BusLink.SIZE)
     with a.block() as same:
         a.mov(EAX, link.ups)
@@ -178,6 +183,57 @@ def diag_unheard(a: Asm, link: BusLink) -> None:
     a.ret()
 
 
+def _put_subject(a: Asm) -> None:
+    """Write the subject behind its first token."""
+    a.lea(RSI, FLEET_CONFIG.it.bot.address)
+    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
+    a.rep_movsb()
+    put(a, SUBJECT)
+    a.lea(RSI, BUS.it.node.address)
+    a.movzx(ECX, BUS.it.node_len)
+    a.rep_movsb()
+
+
+@routine(
+    inputs=[
+        In(RBP, BusLink, "the link DATA, UP, with nothing half said"),
+        In(RBX, ShardContext, "its workspace"),
+    ],
+    outputs=[Out(CF, "1 = no room now")],
+    clobbers=CALLER_SAVED,
+    reads=[FleetConfig.bot, FleetConfig.bot_len, Bus.node, Bus.node_len],
+    writes=[TEXT_OUT],
+    calls=[bus_open, bus_close],
+    source="firmware/docs/fleet.md#diagnostics",
+)
+def diag_listen(a: Asm, link: BusLink, workspace: ShardContext) -> None:
+    """Subscribe the node's own numbers, which come over another server when CONTROL has another one."""
+    a.mov(ECX, DIAG_LINE_MAX)
+    a.call(bus_open)
+    with a.if_(C):
+        a.ret()
+    put(a, SUB)
+    _put_subject(a)
+    put(a, SID)
+    a.call(bus_close)
+    a.clc()
+    a.ret()
+
+
+@routine(
+    reads=[BusMessage.sid],
+    writes=[FleetDiag.heard, FleetDiag.unheard],
+    source="firmware/docs/fleet.md#diagnostics",
+)
+def diag_heard(a: Asm) -> None:
+    """Note that the message in BUS_IN, which came over DATA, is of the node's own numbers, if it is."""
+    a.cmp(BUS_IN.it.sid, DIAG_SID)
+    with a.if_(E):
+        a.mov(FLEET_DIAG.it.heard, 1)
+        a.mov(FLEET_DIAG.it.unheard, 0)
+    a.ret()
+
+
 @routine(
     outputs=[Out(RAX, "TSC of the next time; all ones = never")],
     clobbers=CALLER_SAVED,
@@ -191,7 +247,6 @@ def diag_unheard(a: Asm, link: BusLink) -> None:
         Bus.boot_text,
         BusLink.context,
         BusLink.state,
-        BusLink.midway,
         BusLink.ups,
         Clock.tsc_cycles_per_ms,
         Clock.boot_tsc,
@@ -224,7 +279,7 @@ def diag_unheard(a: Asm, link: BusLink) -> None:
     source="firmware/docs/fleet.md#diagnostics",
 )
 def diag_publish(a: Asm) -> None:
-    """Say the numbers when it is time and the link has room, or leave a server where nobody hears them."""
+    """Say the numbers when it is time and the link has room. DATA leaves a server where they are not heard."""
     link, later, never = BusLink.at(RBP), a.label("later"), a.label("never")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
     a.jne(never)
@@ -238,16 +293,18 @@ def diag_publish(a: Asm) -> None:
     a.cmp(BUS.it.enrolling, 0)
     a.jne(later)
     a.lea(RBP, BUS.it.links.m8(DATA * BusLink.SIZE))
-    a.cmp(link.state, LinkState.UP)
-    a.jne(later)
-    a.cmp(link.midway, 0)
-    a.jne(later)
-    a.mov(RBX, link.context)
-    a.call(diag_unheard)
-    with a.if_(C):
+    with a.block() as heard:
+        a.cmp(link.state, LinkState.UP)
+        a.leave(NE, heard)
+        a.call(diag_unheard)
+        a.leave(NC, heard)
+        a.mov(RBX, link.context)
         a.mov(EDX, DATA_UNHEARD.code)
         a.call(bus_fail)
-        a.jmp(later)
+    a.lea(RBP, BUS.it.links.m8(CONTROL * BusLink.SIZE))
+    a.cmp(link.state, LinkState.UP)
+    a.jne(later)
+    a.mov(RBX, link.context)
     a.mov(ECX, DIAG_MAX)
     a.call(bus_open)
     a.j(C, later)
@@ -273,13 +330,7 @@ def diag_publish(a: Asm) -> None:
 
     a.mov(RDI, R14)
     put(a, PUB)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
-    put(a, SUBJECT)
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    _put_subject(a)
     put_byte(a, " ")
     a.mov(EAX, R12D)
     a.call(put_decimal)

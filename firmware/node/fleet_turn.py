@@ -7,6 +7,7 @@ from firmware.layouts.bus import BUS, CONTROL, BusLink
 from firmware.layouts.clock import NEVER
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.node.commands import command_take, commands_tick
+from firmware.node.fleet_diag import diag_heard
 from firmware.node.handover import handover_tick
 from firmware.node.handover_answer import handover_answer
 from firmware.node.owning import owning_guard, owning_tick
@@ -21,6 +22,7 @@ from toolchain.asm import EAX, NE, R12, RAX, A, Asm, Out, Z, routine
         fleet_next,
         fleet_tick,
         publish_next,
+        diag_heard,
         command_take,
         commands_tick,
         handover_answer,
@@ -59,6 +61,7 @@ def fleet_turn(a: Asm) -> None:
         a.call(publish_next)
         a.test(EAX, EAX)
         a.leave(Z, asked)
+        a.call(diag_heard)
         a.call(command_take)
         a.jmp(asked.top)
     a.call(commands_tick)

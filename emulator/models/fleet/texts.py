@@ -57,10 +57,6 @@ def watch_text(w: World, link: int, text: int, request: int, last: int) -> int:
         out.text(b"UNSUB ")
         out.number(last)
         out.text(b"\r\n")
-    else:
-        bus = w.g(BUS)
-        node = bytes(bus.node[: bus.node_len])
-        out.text(b"SUB shardfw." + bot_of(w) + b".diag." + node + b" 2\r\n")
     out.text(b"SUB ")
     subject = out.at
     out.text(b"_W.")

@@ -28,7 +28,6 @@ from firmware.layouts.fleet import (
     WatchState,
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
-from firmware.layouts.fleet_diag import DIAG_SID, FLEET_DIAG
 from firmware.layouts.node import CLOCK, CORE, LEASE
 from firmware.layouts.token import TOKEN
 
@@ -67,8 +66,6 @@ def fleet_next(w: World) -> int:
                 watch_answered(w)
             elif all(answered(w, message.inbox) for answered in ANSWERS) and enrol_input(w):
                 return FleetKind.REPLY
-        elif message.sid == DIAG_SID:
-            w.g(FLEET_DIAG).heard, w.g(FLEET_DIAG).unheard = 1, 0
         elif message.sid == fleet.watch_sid and fleet.watch != WatchState.OFF:
             watch_heard(w)
     return FleetKind.NONE

@@ -11,6 +11,7 @@ from emulator.models.node.command_reply import (
     put_words,
 )
 from emulator.models.node.command_text import command_parse
+from emulator.models.node.fleet_diag import diag_listen
 from emulator.models.node.slots import slot_wake
 from firmware.layouts.bus import BUS, BUS_IN, DATA, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
@@ -64,7 +65,7 @@ def commands_tick(w: World) -> None:
     link.wanted = 0
     if link.ups != commands.ups:
         commands.ups = link.ups
-        commands.answers_end = 0
+        commands.answers_end = commands.listening = 0
         w.write(commands.offset_of("shards"), bytes(4 * SHARDS_MAX))
         commands.changed = 1
     before = link.sent
@@ -80,6 +81,10 @@ def _subscribe_all(w: World) -> int:
     commands, core, link = w.g(COMMANDS), w.g(CORE), w.g(BUS).links[DATA]
     if not commands.changed:
         return 0
+    if not commands.listening:
+        if diag_listen(w, link.address_, link.context):
+            return 1
+        commands.listening = 1
     for n in range(core.slots_used):
         row, wanted = core.slots[n], 0
         if row.flags & SLOT_ACTIVE:

@@ -4,7 +4,7 @@ from emulator.effects import World, model
 from emulator.models.bus.link import bus_fail
 from emulator.models.bus.send import bus_close, bus_open
 from emulator.models.text import put_decimal
-from firmware.layouts.bus import BUS, CONTROL, DATA, BusLink, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, CONTROL, DATA, BusLink, LinkState
 from firmware.layouts.clock import NEVER
 from firmware.layouts.commands import COMMANDS
 from firmware.layouts.events import DATA_UNHEARD
@@ -14,7 +14,9 @@ from firmware.layouts.fleet_diag import (
     DIAG_EVERY_MS,
     DIAG_FIELDS,
     DIAG_FORMAT,
+    DIAG_LINE_MAX,
     DIAG_MAX,
+    DIAG_SID,
     FLEET_DIAG,
     UNHEARD_MAX,
 )
@@ -67,7 +69,7 @@ def _numbers(w: World, rows: int, ready: int) -> dict[str, int]:
 
 @model
 def diag_unheard(w: World, link: int) -> int:
-    """Twice in a row nothing came over CONTROL, while neither link was made anew."""
+    """Twice in a row nothing came over DATA, while neither link was made anew."""
     diag, data, other = w.g(FLEET_DIAG), w.view(BusLink, link), w.g(BUS).links[CONTROL]
     ups = (data.ups + other.ups) % 2**32
     if diag.ups != ups or other.state != LinkState.UP:
@@ -76,20 +78,42 @@ def diag_unheard(w: World, link: int) -> int:
     return int(w.g(FLEET_CONFIG).servers_used > 1 and diag.unheard >= UNHEARD_MAX)
 
 
+def _subject(w: World) -> bytes:
+    config, bus = w.g(FLEET_CONFIG), w.g(BUS)
+    bot, node = bytes(config.bot[: config.bot_len]), bytes(bus.node[: bus.node_len])
+    return b"shardfw." + bot + b".diag." + node
+
+
+@model
+def diag_listen(w: World, link: int, workspace: int) -> int:
+    """One line."""
+    at, full = bus_open(w, link, workspace, DIAG_LINE_MAX)
+    if not full:
+        line = b"SUB " + _subject(w) + b" %d\r\n" % DIAG_SID
+        w.write(at, line)
+        bus_close(w, link, workspace, at + len(line))
+    return full
+
+
+@model
+def diag_heard(w: World) -> None:
+    """Silence means something from now on."""
+    if w.g(BUS_IN).sid == DIAG_SID:
+        w.g(FLEET_DIAG).heard, w.g(FLEET_DIAG).unheard = 1, 0
+
+
 @model
 def diag_publish(w: World) -> int:
     """Format, boot, then the fields in their order."""
     bus, config, diag, clock = w.g(BUS), w.g(FLEET_CONFIG), w.g(FLEET_DIAG), w.g(CLOCK)
-    now, link = w.g(CORE).now, bus.links[DATA]
+    now, link, data = w.g(CORE).now, bus.links[CONTROL], bus.links[DATA]
     if config.magic != FLEET_MAGIC or not clock.tsc_cycles_per_ms:
         return NEVER
     if diag.next_at > now:
         return int(diag.next_at)
-    if bus.enrolling or link.state != LinkState.UP or link.midway:
-        pass
-    elif diag_unheard(w, link.address_):
-        bus_fail(w, link.address_, link.context, DATA_UNHEARD.code)
-    else:
+    if not bus.enrolling and data.state == LinkState.UP and diag_unheard(w, data.address_):
+        bus_fail(w, data.address_, data.context, DATA_UNHEARD.code)
+    if not bus.enrolling and link.state == LinkState.UP:
         at, full = bus_open(w, link.address_, link.context, DIAG_MAX)
         if not full:
             numbers = _numbers(w, *shards_count(w))
@@ -100,8 +124,7 @@ def diag_publish(w: World) -> int:
                 w.write(end, b" ")
                 end = put_decimal(w, end + 1, numbers[field])
             text = w.read(at + TEXT_AT, end - at - TEXT_AT)
-            bot, node = bytes(config.bot[: config.bot_len]), bytes(bus.node[: bus.node_len])
-            head = b"PUB shardfw." + bot + b".diag." + node + b" "
+            head = b"PUB " + _subject(w) + b" "
             w.write(at, head)
             end = put_decimal(w, at + len(head), len(text))
             w.write(end, b"\r\n" + text + b"\r\n")

@@ -4,6 +4,7 @@ from emulator.effects import World, model
 from emulator.models.events.deliver import publish_next
 from emulator.models.fleet.turn import fleet_next, fleet_tick
 from emulator.models.node.commands import command_take, commands_tick
+from emulator.models.node.fleet_diag import diag_heard
 from emulator.models.node.handover import handover_tick
 from emulator.models.node.handover_answer import handover_answer
 from emulator.models.node.owning import owning_guard, owning_tick
@@ -23,6 +24,7 @@ def fleet_turn(w: World) -> int:
     owning_guard(w)
     owning_tick(w)
     while publish_next(w):
+        diag_heard(w)
         command_take(w)
     commands_tick(w)
     return int(min(deadline, handover_tick(w)))

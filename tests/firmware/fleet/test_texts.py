@@ -41,7 +41,6 @@ def test_watch_text_subscribes_literally_before_it_asks():
     fleet = LAB.g(FLEET)
     fleet.resyncs, fleet.watch_sid = 1, 4097
     assert written(watch_text, request=1, last=0) == (
-        b"SUB shardfw.b1.diag.n7 2\r\n"
         b"SUB _W.n7.3fa2c1d0.1 4097\r\n"
         b"PUB $JS.API.CONSUMER.CREATE.KV_shardfw.n7-3fa2c1d0-1.$KV.shardfw.b1.ctl.> "
         b"_I.n7.3fa2c1d0.c.1 308\r\n"

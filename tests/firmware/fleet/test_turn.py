@@ -16,7 +16,6 @@ from firmware.layouts.clock import NEVER
 from firmware.layouts.enrol import ENROL, EnrolState
 from firmware.layouts.fleet import FLEET, FLEET_VIEW, FleetKind, HeldPhase, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG
-from firmware.layouts.fleet_diag import DIAG_SID, FLEET_DIAG
 from firmware.layouts.fleet_sites import FLEET_ASKED
 from firmware.layouts.fleet_tickets import FLEET_BUDGET, FLEET_TICKETS, Ticket, TicketPhase
 from firmware.layouts.node import CORE, LEASE
@@ -152,14 +151,6 @@ def test_fleet_next_takes_nothing_of_an_earlier_watch_or_of_one_that_ended():
     assert (fleet.watch, LAB.g(FLEET_VIEW).plan.revision) == (WatchState.OFF, 0)
 
 
-def test_fleet_next_hears_what_the_node_says_by_the_other_link():
-    diag = LAB.g(FLEET_DIAG)
-    diag.unheard = 2
-    message(b"shardfw.b1.diag.n7", DIAG_SID, b"1 3fa2c1d0 5")
-    assert following() == FleetKind.NONE
-    assert (diag.heard, diag.unheard) == (1, 0)
-
-
 def test_fleet_next_takes_an_answer_to_an_operation():
     held = LAB.g(FLEET).held[0]
     set_fields(held, phase=HeldPhase.CLAIMING, duration_ms=20_000)
@@ -184,9 +175,7 @@ def test_watch_open_sends_the_subscription_and_the_request():
     fleet = LAB.g(FLEET)
     fleet.watch_sid = 0
     LAB.call(watch_open)
-    listens, _, rest = BENCH.queued().partition(b"\r\n")
-    assert listens == b"SUB shardfw.b1.diag.n7 2"
-    assert rest.startswith(b"SUB " + WATCH + b" 4097\r\nPUB $JS.API.CONSUMER.CREATE.")
+    assert BENCH.queued().startswith(b"SUB " + WATCH + b" 4097\r\nPUB $JS.API.CONSUMER.CREATE.")
     assert b" _I.n7.3fa2c1d0.c.1 308\r\n" in BENCH.queued()
     assert (fleet.watch, fleet.watch_inbox) == (WatchState.CREATING, 1)
     BENCH.link.state = LinkState.DOWN

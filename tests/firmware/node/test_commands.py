@@ -32,6 +32,8 @@ from tests.support.stream import Stream
 LAB = Lab(commands_tick, command_take, gateway_poll, slots=4)
 LINK = 3
 REPLY = b"_INBOX.fw75d76mcc.c1"
+NUMBERS = b"SUB shardfw.b1.diag.n7 2\r\n"
+"""The first that a connection is told."""
 
 
 class Commanded(GatewayClient):
@@ -58,6 +60,8 @@ class Commanded(GatewayClient):
             ("bot_len", b"\2"),
         ):
             LAB.machine.write(config.offset_of(field), value)
+        bus = LAB.g(BUS)
+        bus.node[:2], bus.node_len = b"n7", 2
 
     @property
     def data(self):
@@ -100,14 +104,14 @@ def refused(name):
 
 def test_shards_of_the_node_are_subscribed_once():
     node = Commanded()
-    assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+    assert node.turn() == NUMBERS + b"SUB shardfw.b1.cmd.3 256\r\n"
     assert node.turn() == b""
     assert LAB.g(COMMANDS).changed == 0
 
 
 def test_another_connection_is_told_again(node):
     node.data.ups = 2
-    assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+    assert node.turn() == NUMBERS + b"SUB shardfw.b1.cmd.3 256\r\n"
 
 
 def test_row_that_gets_another_shard(node):
@@ -143,8 +147,11 @@ def test_without_room_the_rest_comes_later():
     node.link.fill(0)
     assert b"SUB" not in node.turn()
     assert (LAB.g(COMMANDS).changed, node.data.wanted) == (1, 1)
+    node.link.fill(2 * COMMAND_LINE_MAX - 1)
+    assert node.turn().endswith(NUMBERS)
+    assert (LAB.g(COMMANDS).changed, node.data.wanted) == (1, 0)
     node.link.take_sent()
-    assert node.turn().endswith(b"SUB shardfw.b1.cmd.3 256\r\n")
+    assert node.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
 
 
 @pytest.mark.parametrize(
@@ -374,7 +381,7 @@ def test_another_connection_may_not_answer_for_the_last_one(idle):
     idle.data.midway = 1
     assert idle.ask(b'{"op":"restart"}') == b""
     idle.data.midway, idle.data.ups = 0, 2
-    assert idle.turn() == b"SUB shardfw.b1.cmd.3 256\r\n"
+    assert idle.turn() == NUMBERS + b"SUB shardfw.b1.cmd.3 256\r\n"
     assert (LAB.g(COMMANDS).answers_end, idle.data.wanted) == (0, 0)
 
 

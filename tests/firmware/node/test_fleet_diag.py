@@ -2,23 +2,30 @@
 
 import pytest
 
-from firmware.layouts.bus import BUS, CONTROL, DATA, LinkState
-from firmware.layouts.commands import COMMANDS
+from firmware.layouts.bus import BUS, BUS_IN, CONTROL, DATA, INBOX_SID, LinkState
+from firmware.layouts.commands import COMMAND_SID, COMMANDS
 from firmware.layouts.events import DATA_UNHEARD
 from firmware.layouts.fleet import FLEET
-from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
-from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FIELDS, DIAG_MAX, FLEET_DIAG
+from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, NAME_MAX
+from firmware.layouts.fleet_diag import (
+    DIAG_EVERY_MS,
+    DIAG_FIELDS,
+    DIAG_LINE_MAX,
+    DIAG_MAX,
+    DIAG_SID,
+    FLEET_DIAG,
+)
 from firmware.layouts.handover import HANDOVER
 from firmware.layouts.log import LOG_ON_BUS
 from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE
 from firmware.layouts.outbox import OUTBOX
 from firmware.layouts.shard import ShardContext, ShardState
-from firmware.node.fleet_diag import diag_publish, diag_unheard
+from firmware.node.fleet_diag import diag_heard, diag_listen, diag_publish, diag_unheard
 from tests.support.lab import Lab
 from tests.support.publisher import MS, furnish_names
 from tests.support.stream import Stream
 
-LAB = Lab(diag_publish, diag_unheard, slots=4)
+LAB = Lab(diag_heard, diag_listen, diag_publish, diag_unheard, slots=4)
 BOOT, NOW = 7 * MS, 4_000 * MS
 NEVER = 2**64 - 1
 LARGE = {"published": 2**64 - 1, "acknowledged": 2**64 - 2, "duplicates": 2**63, "refused": 2**62}
@@ -27,7 +34,7 @@ SESSIONS = ("taken", "saves", "refused", "late", "lost", "ignored")
 
 
 class Node:
-    """Three rows, one free, one READY; its link DATA is UP."""
+    """Three rows, one free, one READY; its link CONTROL is UP."""
 
     def __init__(self):
         LAB.reset()
@@ -40,9 +47,9 @@ class Node:
         self.stream = Stream(LAB, LAB.shard(3))
         furnish_names(LAB)
         self.magic(FLEET_MAGIC)
-        link = bus.links[DATA]
-        link.context, link.state, link.ups = self.stream.shard, LinkState.UP, 5
-        bus.links[CONTROL].ups = 4
+        link = bus.links[CONTROL]
+        link.context, link.state, link.ups = self.stream.shard, LinkState.UP, 4
+        bus.links[DATA].ups = 5
         box, commands = LAB.g(OUTBOX), LAB.g(COMMANDS)
         box.first, box.next = 2**32 - 1, 2
         for n, name in enumerate(
@@ -103,14 +110,11 @@ def test_largest_numbers_fit():
     assert len(sent) < DIAG_MAX
 
 
-@pytest.mark.parametrize("what", ["down", "midway", "enrolling", "full"])
+@pytest.mark.parametrize("what", ["down", "enrolling", "full"])
 def test_it_waits_for_the_next_time_when_nothing_may_be_said(what):
     node = Node()
-    link = LAB.g(BUS).links[DATA]
     if what == "down":
-        link.state = LinkState.HELLO
-    elif what == "midway":
-        link.midway = 1
+        LAB.g(BUS).links[CONTROL].state = LinkState.HELLO
     elif what == "enrolling":
         LAB.g(BUS).enrolling = 1
     else:
@@ -131,35 +135,35 @@ def test_it_is_never_said(what):
 
 
 def unheard(node, times=5, servers=3):
-    """Say it again and again, heard once before; return what was sent each time."""
+    """Say it again and again, heard once before; return whether DATA is UP after each time."""
     LAB.g(FLEET_CONFIG).servers_used, LAB.g(FLEET_DIAG).heard = servers, 1
-    LAB.g(BUS).links[CONTROL].state = LinkState.UP
-    sent = []
+    data = LAB.g(BUS).links[DATA]
+    data.state, data.context, ups = LinkState.UP, LAB.shard(2), []
     for _ in range(times):
-        at, text = node.turn()
-        sent.append(text[:4])
-        LAB.g(CORE).now = at
-    return sent
+        LAB.g(CORE).now, sent = node.turn()
+        assert sent.startswith(b"PUB shardfw.")
+        ups.append(data.state == LinkState.UP)
+    return ups
 
 
-def test_a_server_where_nobody_hears_it_is_left():
+def test_data_leaves_a_server_where_it_is_not_heard():
     node = Node()
-    assert unheard(node) == [b"PUB ", b"PUB ", b"", b"", b""]
-    link = LAB.g(BUS).links[DATA]
-    assert (link.state, link.error, link.server) == (LinkState.DOWN, DATA_UNHEARD.code, 1)
+    assert unheard(node) == [True, True, False, False, False]
+    data = LAB.g(BUS).links[DATA]
+    assert (data.state, data.error, data.server) == (LinkState.DOWN, DATA_UNHEARD.code, 1)
 
 
 def test_the_only_server_is_not_left():
-    assert unheard(Node(), servers=1) == [b"PUB "] * 5
+    assert unheard(Node(), servers=1) == [True] * 5
 
 
-@pytest.mark.parametrize("what", ["heard", "never heard", "data", "control", "control is away"])
+@pytest.mark.parametrize("what", ["heard", "never heard", "data", "control", "data is away"])
 def test_a_server_where_it_may_be_heard_is_not_left(what):
     node = Node()
     links, diag = LAB.g(BUS).links, LAB.g(FLEET_DIAG)
-    assert unheard(node, times=2) == [b"PUB "] * 2
+    assert unheard(node, times=2) == [True] * 2
     if what == "heard":
-        diag.unheard = 0
+        take(DIAG_SID)
     elif what == "never heard":
         diag.heard = diag.unheard = 0
     elif what == "data":
@@ -167,6 +171,60 @@ def test_a_server_where_it_may_be_heard_is_not_left(what):
     elif what == "control":
         links[CONTROL].ups += 1
     else:
-        links[CONTROL].state = LinkState.DOWN
-    assert node.turn()[1].startswith(b"PUB ")
-    assert diag.unheard == (what != "never heard")
+        links[DATA].state = LinkState.DOWN
+    before = links[DATA].state
+    node.turn()
+    assert (links[DATA].state, links[DATA].error) == (before, 0)
+    assert diag.unheard == {"never heard": 0, "data is away": 3}.get(what, 1)
+
+
+def test_a_server_is_left_only_over_a_connection_of_control():
+    node = Node()
+    assert unheard(node, times=2) == [True] * 2
+    LAB.g(BUS).links[CONTROL].state = LinkState.DOWN
+    assert node.turn()[1] == b""
+    assert LAB.g(BUS).links[DATA].state == LinkState.UP
+    assert LAB.g(FLEET_DIAG).unheard == 0
+
+
+def take(sid):
+    LAB.g(BUS_IN).sid = sid
+    LAB.call(diag_heard)
+
+
+def test_only_what_comes_on_its_subscription_was_heard():
+    Node()
+    diag = LAB.g(FLEET_DIAG)
+    diag.unheard = 2
+    for sid in (INBOX_SID, DIAG_SID + 1, COMMAND_SID):
+        take(sid)
+    assert (diag.heard, diag.unheard) == (0, 2)
+    take(DIAG_SID)
+    assert (diag.heard, diag.unheard) == (1, 0)
+
+
+def listen(node):
+    link = LAB.g(BUS).links[CONTROL].address_
+    return LAB.call(diag_listen, link=link, workspace=node.stream.shard).outputs["cf"]
+
+
+def test_diag_listen_subscribes_what_the_node_says():
+    node = Node()
+    assert listen(node) == 0
+    assert node.stream.take_sent() == b"SUB shardfw.b1.diag.n525400123456 2\r\n"
+
+
+def test_diag_listen_waits_for_room():
+    node = Node()
+    node.stream.fill(10)
+    assert listen(node) == 1
+    assert b"SUB" not in node.stream.take_sent()
+
+
+def test_diag_listen_of_the_longest_names_fits():
+    node = Node()
+    config, bus = LAB.g(FLEET_CONFIG), LAB.g(BUS)
+    config.bot[:NAME_MAX], config.bot_len = b"b" * NAME_MAX, NAME_MAX
+    bus.node[:NAME_MAX], bus.node_len = b"n" * NAME_MAX, NAME_MAX
+    assert listen(node) == 0
+    assert len(node.stream.take_sent()) <= DIAG_LINE_MAX
