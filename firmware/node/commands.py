@@ -5,7 +5,7 @@ from firmware.bus.send import bus_close, bus_open
 from firmware.events.deliver import data
 from firmware.failure import shard_fail
 from firmware.gateway.submit import gateway_submit
-from firmware.layouts.bus import BUS_IN, BusLink, BusMessage, LinkState
+from firmware.layouts.bus import BUS, BUS_IN, Bus, BusLink, BusMessage, LinkState
 from firmware.layouts.bus_sites import MESSAGE_TOO_LONG
 from firmware.layouts.commands import (
     COMMAND_LINE_MAX,
@@ -148,6 +148,7 @@ def command_subscribe(
     clobbers=CALLER_SAVED,
     reads=[
         FleetConfig.magic,
+        Bus.enrolling,
         BusLink.context,
         BusLink.state,
         BusLink.ups,
@@ -184,6 +185,9 @@ def commands_tick(a: Asm) -> None:
     row, shard, out = Slot.at(RAX), ShardContext.at(RCX), a.label("out")
     late, answers = a.label("late"), a.label("answers")
     a.cmp(FLEET_CONFIG.it.magic, FLEET_MAGIC)
+    a.jne(out)
+    # A login that may enrol and nothing else may not listen here.
+    a.cmp(BUS.it.enrolling, 0)
     a.jne(out)
     link = data(a)
     a.cmp(link.state, LinkState.UP)

@@ -60,7 +60,7 @@ def command_subscribe(w: World, link: int, workspace: int, row: int, shard: int)
 def commands_tick(w: World) -> None:
     """Who has to wait gets the next gap, unless something of his left in this turn."""
     commands, link = w.g(COMMANDS), w.g(BUS).links[DATA]
-    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or link.state != LinkState.UP:
+    if w.g(FLEET_CONFIG).magic != FLEET_MAGIC or w.g(BUS).enrolling or link.state != LinkState.UP:
         return
     link.wanted = 0
     if link.ups != commands.ups:

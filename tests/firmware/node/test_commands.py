@@ -142,6 +142,14 @@ def test_nothing_is_subscribed_without_a_link_or_a_fleet():
     assert node.turn() == b""
 
 
+def test_a_login_that_may_only_enrol_listens_to_nothing():
+    node = Commanded()
+    LAB.g(BUS).enrolling = 1
+    assert node.turn() == b""
+    LAB.g(BUS).enrolling = 0
+    assert node.turn().startswith(NUMBERS)
+
+
 def test_without_room_the_rest_comes_later():
     node = Commanded()
     node.link.fill(0)
