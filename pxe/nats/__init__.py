@@ -10,6 +10,7 @@ defaults are those that a fleet asks of its operator: `sync_interval: always`, m
 ten seconds for a login.
 """
 
+from pxe.nats.client import settle
 from pxe.nats.cluster import NatsCluster
 from pxe.nats.options import (
     NatsOptions,
@@ -31,4 +32,5 @@ __all__ = [
     "find_server",
     "node_permissions",
     "operator_permissions",
+    "settle",
 ]

@@ -26,6 +26,7 @@ from pxe.nats import (
     find_server,
     node_permissions,
     operator_permissions,
+    settle,
 )
 from pxe.process import NodeError
 
@@ -136,6 +137,19 @@ class TestNatsServer:
         server = with_server(NatsOptions(tls=chain, handshake_first=first), work)
         assert server.url.startswith("tls://127.0.0.1:")
 
+    def test_what_another_client_sends_after_settle_is_heard(self) -> None:
+        async def work(server: NatsServer) -> None:
+            for _ in range(100):
+                one, other = await nats.connect(server.url), await nats.connect(server.url)
+                got = await one.subscribe("a")
+                await settle(one)
+                await other.publish("a", b"line")
+                assert (await got.next_msg(timeout=30)).data == b"line"
+                await one.close()
+                await other.close()
+
+        with_server(None, work)
+
     def test_a_node_may_do_what_it_needs_and_no_more(self) -> None:
         limited = NatsUser("n7", PASSWORD, permissions=node_permissions("b1", "n7"))
         heard: list[str] = []
@@ -149,12 +163,12 @@ class TestNatsServer:
             boss = await nats.connect(server.url, user="boss", password=PASSWORD)
             node = await nats.connect(server.url, user="n7", password=PASSWORD, error_cb=note)
             got = await boss.subscribe("shardfw.b1.log.n7")
-            await boss.flush()
+            await settle(boss)
             await node.publish("shardfw.b1.log.n7", b"line")
-            assert (await got.next_msg(timeout=5)).data == b"line"
+            assert (await got.next_msg(timeout=30)).data == b"line"
             own = await node.subscribe("shardfw.b1.diag.n7")
             await node.publish("shardfw.b1.diag.n7", b"numbers")
-            assert (await own.next_msg(timeout=5)).data == b"numbers"
+            assert (await own.next_msg(timeout=30)).data == b"numbers"
             await node.publish("shardfw.b2.log.n7", b"line")
             await node.publish("$JS.API.STREAM.DELETE.KV_shardfw", b"")
             await node.subscribe("shardfw.b1.diag.n8")

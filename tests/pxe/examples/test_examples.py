@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import nats
 import pytest
 
-from pxe.nats import NatsServer
+from pxe.nats import NatsServer, settle
 from tests.support.fleet_cli import BOT, new_fleet
 from tests.support.fleet_examples import LANGUAGES, command, consume
 from toolchain.cli.fleet.connect import EVENTS
@@ -156,7 +156,7 @@ def test_a_command_is_answered_refused_or_without_an_owner(language):
                 )
 
             await client.subscribe(f"shardfw.{BOT}.cmd.3", cb=node)
-            await client.flush()
+            await settle(client)
             told = [
                 await command(language, server.url, BOT, shard, '{"op":"restart"}')
                 for shard in (3, 3, 2)

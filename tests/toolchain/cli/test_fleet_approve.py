@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from firmware.layouts.fleet_config import BusAuth
-from pxe.nats import NatsOptions, NatsUser, enrol_permissions, node_permissions
+from pxe.nats import NatsOptions, NatsUser, enrol_permissions, node_permissions, settle
 from tests.support.approving import TOKEN, TOKEN_IN, approve, error_of, quick, served, shown
 from tests.support.enrolling import BUILD_ID, IDENTITY, EnrollingNode
 from toolchain.cli.fleet import command
@@ -271,7 +271,7 @@ def test_the_restricted_user_may_enrol_and_do_nothing_else():
                 await client.publish(subject, b"x")
             for subject in ("shardfw.b1.ev.>", "shardfw.b1.enrol.*", "_I.>", "$KV.>", ">"):
                 await client.subscribe(subject)
-            await client.flush()
+            await settle(client)
             for _ in range(50):
                 if len(node.errors) >= 10:
                     break

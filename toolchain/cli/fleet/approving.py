@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from firmware.layouts.enrol import ANNOUNCE_JITTER_MS, ANNOUNCE_MIN_MS
 from firmware.layouts.fleet_diag import DIAG_EVERY_MS, DIAG_FORMAT
+from pxe.nats import settle
 from toolchain.cli.fleet.connect import FleetError
 from toolchain.cli.fleet.enrolment import Announcement
 
@@ -64,7 +65,7 @@ class Desk:
         """
         await self.fleet.client.subscribe(f"shardfw.{self.fleet.bot}.enrol.*", cb=self._take)
         await self.fleet.client.subscribe(self._numbers, cb=self._take_numbers)
-        await self.fleet.settle()
+        await settle(self.fleet.client)
         self.check()
 
     async def _take_numbers(self, message: Msg) -> None:
@@ -134,7 +135,7 @@ class Desk:
         """
         before = self._heard[line.key].line.refused
         await self.fleet.client.publish(line.reply, line.seal(self.fleet.bot, grant))
-        await self.fleet.settle()
+        await settle(self.fleet.client)
         until = time.monotonic() + ENROLLED_S
         while (left := until - time.monotonic()) > 0:
             await self.news(left)

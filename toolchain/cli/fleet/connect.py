@@ -141,16 +141,6 @@ class Fleet:
             return not_let_in(self.servers, self.who, more=" any more")
         return gone(self.servers, others[-1] if others else "")
 
-    async def settle(self) -> None:
-        """Wait until the server has seen all that was sent, and said what of it it denies.
-
-        Raises:
-            nats.errors.Error: The connection is gone, or the server does not answer.
-        """
-        # The library's first PING may overtake what was sent before; it answers when that has left.
-        for _ in range(2):
-            await self.client.flush()
-
     def denial(self, complaint: str) -> str:
         """Return what is said of something that the server does not let this user do."""
         return f"NATS at {', '.join(self.servers)} does not let {self.who} do that: {complaint}"
