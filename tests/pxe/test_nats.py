@@ -13,9 +13,10 @@ from pathlib import Path
 
 import nats
 import nats.errors
+import nats.js.errors
 import pytest
 from nats.js import JetStreamContext
-from nats.js.api import RawStreamMsg, StreamConfig
+from nats.js.api import PubAck, RawStreamMsg, StreamConfig
 
 from pxe.gateway.certificates import make_chain
 from pxe.nats import (
@@ -65,6 +66,14 @@ async def when_led(stream: JetStreamContext, sequence: int) -> RawStreamMsg:
         while True:
             with contextlib.suppress(nats.errors.TimeoutError):
                 return await stream.get_msg("S", sequence)
+
+
+async def kept(stream: JetStreamContext, subject: str) -> PubAck:
+    """Publish once the server of this client has heard of the stream, which another one leads."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(nats.js.errors.NoStreamResponseError):
+                return await stream.publish(subject, b"kept")
 
 
 class TestNatsServer:
@@ -286,7 +295,7 @@ class TestNatsCluster:
                 client = await nats.connect(cluster.urls)
                 stream = client.jetstream()
                 info = await stream.add_stream(StreamConfig("S", subjects=["s"], num_replicas=3))
-                ack = await stream.publish("s", b"kept")
+                ack = await kept(stream, "s")
                 assert info.cluster is not None
                 leader = await cluster.leader_of("S")
                 assert leader.name == info.cluster.leader

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import ssl
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from nats.aio.client import Client
+    from nats.js.api import PubAck
 
 BOT_ENV, USER_ENV = "SHARDFW_FLEET_BOT", "SHARDFW_NATS_USER"
 DEFAULT_URL = "nats://127.0.0.1:4222"
 CONNECT_S = 5
-ANSWER_S = 5.0
+ANSWER_S, POLL_S = 5.0, 0.1
 RETRY_S, RETRIES = 0.5, 60
 PING_S, PINGS = 2, 2
 """A server that stands still, or whose answers are lost, is left after about six seconds."""
@@ -196,29 +199,51 @@ class Fleet:
 
         Raises:
             ConflictError: There is another one.
-            UnansweredError: No answer came.
+            UnansweredError: No answer came, or the stream has no leader.
             DeniedError: There is no such stream, or this user may not write it.
         """
         header = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
         subject = f"$KV.shardfw.{self.bot}.{key}"
         try:
-            found = await self.client.jetstream().publish(
-                subject, str(value).encode(), timeout=ANSWER_S, headers=header
-            )
+            found = await self._publish(subject, str(value).encode(), header)
         except nats.js.errors.APIError as error:
             if error.err_code in WRONG_LAST:
                 raise ConflictError(
                     f"{key} was written by somebody else in between. Look with: shardfw fleet status"
                 ) from None
             raise UnansweredError(f"{key} may be written or not: {error.description}") from error
-        except nats.js.errors.NoStreamResponseError:
-            raise DeniedError(no_fleet(self)) from None
         except (nats.errors.TimeoutError, TimeoutError):
             failure = self._silence(subject)
             if isinstance(failure, DeniedError):
                 raise failure from None
             raise UnansweredError(str(failure)) from None
         return found.seq
+
+    async def _publish(self, subject: str, text: bytes, header: dict[str, str]) -> PubAck:
+        """Publish to the store; wait while it elects a leader, or this server has not heard of it."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return await self.client.jetstream().publish(
+                    subject, text, timeout=ANSWER_S, headers=header
+                )
+            except nats.js.errors.NoStreamResponseError:
+                # Nobody got it, so it may be sent again.
+                if not await self._has_stream():
+                    raise DeniedError(no_fleet(self)) from None
+                if time.monotonic() > deadline:
+                    raise UnansweredError(
+                        f"{STREAM} at {', '.join(self.servers)} has no leader, so nothing was written. "
+                        "Look at the servers' logs"
+                    ) from None
+                await asyncio.sleep(POLL_S)
+
+    async def _has_stream(self) -> bool:
+        try:
+            await self.api(f"STREAM.INFO.{STREAM}")
+        except nats.js.errors.NotFoundError:
+            return False
+        return True
 
 
 def no_fleet(fleet: Fleet, stream: str = STREAM) -> str:
