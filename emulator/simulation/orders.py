@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emulator.simulation.clock import NS_PER_MS, NS_PER_S
-from emulator.simulation.fleet_records import LeaseRecord
+from emulator.simulation.fleet_records import LeaseRecord, PlanRecord
 from emulator.simulation.invariants import InvariantError
 from emulator.simulation.nats.protocol import header_value
 from emulator.simulation.nats.stream import EXPECTED
@@ -54,7 +54,6 @@ class Orders:
         asked: by node, what was asked of it last, written already or not.
         drained: by node, sequence of the record since which it shall hold nothing.
         wishes: by slot, the newest move.
-        leases: by slot, the newest record.
         claims: slot, former record, and record of every claim.
     """
 
@@ -62,7 +61,8 @@ class Orders:
         self.asked: dict[str, str] = {}
         self.drained: dict[str, int] = {}
         self.wishes: dict[int, Wish] = {}
-        self.leases: dict[int, LeaseRecord] = {}
+        self._leases: dict[int, LeaseRecord] = {}
+        self._slots = 0
         self.claims: list[tuple[int, LeaseRecord, LeaseRecord]] = []
         self._operator, self._stream = operator, operator.stream
         self._events = operator.cluster.events
@@ -116,6 +116,14 @@ class Orders:
             self._events.after(SOON_NS, self._pump)
 
     # -- judging ----------------------------------------------------------------------------------
+    @property
+    def leases(self) -> dict[int, LeaseRecord]:
+        """Return the newest records by slot of the plan.
+
+        Who lags may still claim a slot of an earlier plan, which nobody runs and nobody gives back.
+        """
+        return {slot: lease for slot, lease in self._leases.items() if slot < self._slots}
+
     def held_by(self, node: str) -> list[int]:
         """Return the slots that a node holds."""
         return [slot for slot, lease in self.leases.items() if lease.node == node]
@@ -161,6 +169,8 @@ class Orders:
             self._take_mode(name, message)
         elif kind == "move":
             self.wishes[int(name)] = Wish(Move.parse(message.body.decode()), message.seq)
+        elif kind == "plan":
+            self._slots = len(PlanRecord.parse(message.body).ranges)
         elif kind == "lease":
             self._take_lease(int(name), message)
 
@@ -171,12 +181,12 @@ class Orders:
             self.drained.pop(node, None)
 
     def _take_lease(self, slot: int, message: Message) -> None:
-        record, before = LeaseRecord.parse(message.body), self.leases.get(slot)
+        record, before = LeaseRecord.parse(message.body), self._leases.get(slot)
         renewed = before is not None and record.holder == before.holder
         renewed = renewed and before is not None and record.generation == before.generation
         if before is not None and record.holder is not None and not renewed:
             self._claimed(slot, message, before, record)
-        self.leases[slot] = record
+        self._leases[slot] = record
 
     def _claimed(
         self, slot: int, message: Message, before: LeaseRecord, record: LeaseRecord

@@ -74,6 +74,17 @@ def test_orders_wait_for_a_leader_and_keep_their_order():
     assert court.orders.obeyed()
 
 
+def test_who_lags_gives_no_slot_of_an_earlier_plan_back():
+    court = Court()
+    court.lease(A, slot=2, generation=1, op=1)
+    court.orders.drain("a")
+    assert court.orders.held_by("a") == []
+    assert 2 not in court.orders.leases
+    court.orders.judge()
+    court.operator.put("plan", str(PlanRecord(total=4, ranges=cut(4, 3))))
+    assert court.orders.disobeyed() == "rule 'drain': a is drained and holds [2]"
+
+
 def test_who_is_drained_gives_everything_back():
     court = Court()
     held = court.lease(A, generation=1, op=1)

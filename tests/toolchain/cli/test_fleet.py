@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 
+import nats
 import pytest
 
 from pxe.nats import NatsOptions, NatsUser, node_permissions
@@ -149,6 +150,18 @@ class TestOrders:
         result = with_server(scenario)
         assert result.exit_code == 1
         assert "a still holds slots 0, 1 after 1 s. When it does not run any more" in result.stderr
+
+    def test_a_slot_of_an_earlier_plan_is_not_waited_for(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            # Who lags claims by the plan that it knows; nobody gives that back.
+            client = await nats.connect(server.url)
+            late = b"1 held late 3fa2c1d0 1 1 4000 1 2 1 3"
+            await client.jetstream().publish(f"$KV.shardfw.{BOT}.ctl.lease.2", late)
+            await client.close()
+            return await told(server.url, "drain", "late")
+
+        assert with_server(scenario) == {"node": "late", "mode": "drain", "slots": []}
 
     def test_a_wait_that_is_given_up_is_no_success(self):
         async def scenario(server):
