@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emulator.simulation.node import CYCLES_PER_MS
-from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, ip_text
+from emulator.simulation.packet import ETHERTYPE_IPV4, PROTOCOL_TCP, RST, ip_text
 from emulator.simulation.shard_row import (
     GATEWAY_AT,
     GATEWAY_BYTES,
@@ -21,6 +21,7 @@ from emulator.simulation.shard_row import (
 )
 from emulator.simulation.shard_rules import SHARD_RULES, Turn, every_wait_is_dated, first_wait
 from firmware.layouts.clock import NEVER
+from firmware.layouts.fleet import FLEET, HELD_MAX, HeldPhase
 from firmware.layouts.node import (
     CLOCK,
     CORE,
@@ -164,7 +165,7 @@ class Invariants:
             raise InvariantError("the lease generation went back")
         if last.expired and not turn.expired and turn.generation == last.generation:
             raise InvariantError("an expired lease came back without a grant")
-        if turn.expired and turn.tcp_frames:
+        if turn.expired and turn.tcp_frames and not self._has_given_back():
             raise InvariantError(
                 f"{turn.tcp_frames} TCP frames left in a turn that ended with an expired lease"
             )
@@ -176,6 +177,23 @@ class Invariants:
                     f"a TCP frame from {ip_text(frame[26:30])}, but the node is "
                     f"{ip_text(bytes(self._address))}"
                 )
+
+    def _has_given_back(self) -> bool:
+        """Say whether the last slot was given back in this turn, which before that reset what is no connection."""
+        node = self.node
+        if self._last.expired or not node.facts.fleet:
+            return False
+        phases = {node.g(FLEET).held[n].phase for n in range(HELD_MAX)}
+        given_back = HeldPhase.RELEASING in phases and phases <= {
+            HeldPhase.NONE,
+            HeldPhase.RELEASING,
+        }
+        return given_back and all(
+            _is_reset(frame) for frame in node.turn_frames if self._is_of_shard(frame)
+        )
+
+    def _is_of_shard(self, frame: bytes) -> bool:
+        return _is_tcp(frame) and _port(frame) != self.node.facts.link_port
 
     def _check_pace(self, turn: Turn) -> None:
         """A node that asks for a turn at once, again and again, does nothing in between: it spins."""
@@ -201,10 +219,7 @@ class Invariants:
 
     def _turn(self) -> Turn:
         node = self.node
-        links = node.facts.link_port
-        frames = 0
-        if node.turn_frames:
-            frames = sum(_is_tcp(f) and _port(f) != links for f in node.turn_frames)
+        frames = sum(map(self._is_of_shard, node.turn_frames))
         now, deadline = _CORE.unpack_from(self._core)
         generation, expired = _LEASE.unpack_from(self._lease)
         (cycles,) = _CLOCK.unpack_from(self._clock)
@@ -220,6 +235,10 @@ class Invariants:
 def _is_tcp(frame: bytes) -> bool:
     ethertype = int.from_bytes(frame[12:14], "big")
     return ethertype == ETHERTYPE_IPV4 and frame[_ETHERNET + 9] == PROTOCOL_TCP
+
+
+def _is_reset(frame: bytes) -> bool:
+    return bool(frame[_ETHERNET + 33] & RST)
 
 
 def _port(frame: bytes) -> int:
