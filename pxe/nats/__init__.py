@@ -10,7 +10,7 @@ defaults are those that a fleet asks of its operator: `sync_interval: always`, m
 ten seconds for a login.
 """
 
-from pxe.nats.client import settle
+from pxe.nats.client import is_wanted, settle
 from pxe.nats.cluster import NatsCluster
 from pxe.nats.options import (
     NatsOptions,
@@ -30,6 +30,7 @@ __all__ = [
     "Place",
     "enrol_permissions",
     "find_server",
+    "is_wanted",
     "node_permissions",
     "operator_permissions",
     "settle",

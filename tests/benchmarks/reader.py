@@ -14,6 +14,8 @@ import sys
 import nats
 import nats.errors
 
+from pxe.nats import is_wanted
+
 BATCH, WAIT_S = 200, 1.0
 
 
@@ -23,7 +25,7 @@ async def read(url: str, bot: str, counts: dict[int, int]) -> None:
     subscription = await client.jetstream().pull_subscribe(
         f"shardfw.{bot}.ev.>", durable="bench", stream="SHARDFW_EV"
     )
-    while True:
+    while is_wanted():
         with contextlib.suppress(nats.errors.TimeoutError):
             for message in await subscription.fetch(BATCH, timeout=WAIT_S):
                 counts[int(message.subject.split(".")[3])] += 1

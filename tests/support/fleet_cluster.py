@@ -18,7 +18,7 @@ from pxe.dnsmasq import BootServer, Dnsmasq
 from pxe.gateway.certificates import make_chain
 from pxe.gateway.load import LoadOptions
 from pxe.gateway.server import GatewayServer
-from pxe.nats import NatsCluster, NatsOptions, NatsUser, Place, node_permissions
+from pxe.nats import NatsCluster, NatsOptions, NatsUser, Place, is_wanted, node_permissions
 from pxe.node import DirectBoot, Node, NodeOptions
 from pxe.segment import HOST_ADDRESS
 from tests.support.fleet_cli import BOT, fleet
@@ -175,7 +175,7 @@ class FleetCluster:
         """
         client = self._fleet.client
         stream = client.jetstream(timeout=ANSWER_S)
-        while True:
+        while is_wanted():
             for slot in range(SLOTS):
                 try:
                     found = await stream.get_last_msg(STREAM, f"$KV.shardfw.{BOT}.{LEASE}{slot}")

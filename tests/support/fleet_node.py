@@ -24,6 +24,7 @@ from firmware.layouts.fleet import (
     RETRY_JITTER_MS,
     RETRY_MIN_MS,
 )
+from pxe.nats import is_wanted
 from toolchain.cli.fleet.change import LEASE, PLAN, leases, read, revision
 from toolchain.cli.fleet.connect import ConflictError, Fleet, FleetError, UnansweredError
 from toolchain.cli.fleet.orders import MOVE, read_order
@@ -143,7 +144,7 @@ class FleetNode:
             ) from None
 
     async def _run(self) -> None:
-        while True:
+        while is_wanted():
             self._guard()
             await self.view.pump(TURN_S)
             self._guard()

@@ -14,6 +14,7 @@ import nats.js.errors
 
 from pxe.examples.python.consumer import Event, Reader
 from pxe.gateway.load import COUNTER_KEY
+from pxe.nats import is_wanted
 from toolchain.cli.fleet.connect import EVENTS, RETRY_S, FleetError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ async def _follow(fleet: Fleet, account: EventAccount) -> None:
     stream = fleet.client.jetstream()
     subject = f"shardfw.{fleet.bot}.ev.>"
     subscription = await stream.pull_subscribe(subject, durable=DURABLE, stream=EVENTS)
-    while True:
+    while is_wanted():
         try:
             messages = await subscription.fetch(BATCH, timeout=WAIT_S)
         except (nats.errors.TimeoutError, TimeoutError):

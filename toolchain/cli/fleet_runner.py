@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pxe.nats import is_wanted
 from pxe.node import (
     DirectBoot,
     Hub,
@@ -226,7 +227,7 @@ class FleetRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump(self) -> None:
-        while True:
+        while is_wanted():
             await self.services.view.pump(PUMP_S)
 
     async def _all_ended(self) -> None:

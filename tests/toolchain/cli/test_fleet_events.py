@@ -1,7 +1,10 @@
 """What a gateway published against what a reader got: one that is missing or doubled is counted."""
 
 import asyncio
+import contextlib
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -137,6 +140,27 @@ def test_events_are_read_from_the_stream(account):
 
     asyncio.run(main())
     assert (account.missing, account.doubled) == ({("load of shard 0", 1)}, 0)
+
+
+def test_a_reader_ends_though_the_library_loses_the_cancellation():
+    class Stream:
+        async def pull_subscribe(self, *_subject, **_options):
+            return self
+
+        async def fetch(self, *_batch, **_options):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            return []
+
+    async def main():
+        stream: Any = SimpleNamespace(bot=BOT, client=SimpleNamespace(jetstream=Stream))
+        reading = asyncio.ensure_future(follow(stream, EventAccount()))
+        await asyncio.sleep(0)
+        reading.cancel()
+        async with asyncio.timeout(10):
+            await reading
+
+    asyncio.run(main())
 
 
 def test_events_without_a_stream_cannot_be_read():
