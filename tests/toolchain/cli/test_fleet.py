@@ -163,6 +163,20 @@ class TestOrders:
 
         assert with_server(scenario) == {"node": "late", "mode": "drain", "slots": []}
 
+    def test_without_a_plan_that_can_be_read_every_slot_is_waited_for(self):
+        async def scenario(server):
+            await new_fleet(server.url)
+            async with FleetNode(server.url, BOT, "a", 2) as a:
+                await a.runs({0, 1})
+            client = await nats.connect(server.url)
+            await client.jetstream().publish(f"$KV.shardfw.{BOT}.ctl.plan", b"9 what")
+            await client.close()
+            return await fleet(server.url, "drain", "a", "--timeout", "1")
+
+        result = with_server(scenario)
+        assert result.exit_code == 1
+        assert "a still holds slots 0, 1 after 1 s" in result.stderr
+
     def test_a_wait_that_is_given_up_is_no_success(self):
         async def scenario(server):
             await new_fleet(server.url)

@@ -21,13 +21,13 @@ SLACK_S = 5.0
 
 
 def held_by(view: View, node: str) -> list[int]:
-    """Return the slots of the plan that a node holds.
+    """Return the slots that a node holds; all of them when there is no plan that can be read.
 
     Who lags may still claim a slot of an earlier plan, which nobody runs and nobody gives back.
     """
-    plan = read(view, PLAN, Plan)
-    count = 0 if plan is None else len(plan.slots)
-    return [n for n, lease in leases(view).items() if n < count and lease.node == node]
+    plan, held = read(view, PLAN, Plan), leases(view)
+    known = held if plan is None else range(len(plan.slots))
+    return [number for number, lease in held.items() if number in known and lease.node == node]
 
 
 async def order(view: View, node: str, mode: str) -> bool:
