@@ -1,6 +1,7 @@
 """`shardfw fleet init`: streams and records of a fleet, after a look at its servers."""
 
 import asyncio
+import contextlib
 import json
 import signal
 
@@ -206,14 +207,21 @@ def test_a_cluster_keeps_three_copies_and_nodes_outlive_a_leader():
     }
 
 
+@contextlib.asynccontextmanager
+async def two_of_three():
+    """A cluster that was just started, all but its third server; the first and the third."""
+    async with NatsCluster() as cluster:
+        for server in cluster.servers:
+            await server.end(signal.SIGKILL)
+        first, second, late = cluster.servers
+        await asyncio.gather(first.start(), second.start())
+        await cluster.settled()
+        yield first, late
+
+
 def test_init_waits_for_a_server_of_a_cluster_that_has_just_started():
     async def scenario():
-        async with NatsCluster() as cluster:
-            for server in cluster.servers:
-                await server.end(signal.SIGKILL)
-            first, second, late = cluster.servers
-            await asyncio.gather(first.start(), second.start())
-            await cluster.settled()
+        async with two_of_three() as (first, late):
             slow = ["--slots", "2", "--duration-ms", "20000"]
             init = asyncio.create_task(told(first.url, "init", "--total", "4", *slow, "--new"))
             done, _ = await asyncio.wait([init], timeout=1)
@@ -228,12 +236,7 @@ def test_init_says_what_a_cluster_without_its_third_server_lacks(monkeypatch):
     monkeypatch.setattr(streams, "PEERS_S", 0.5)
 
     async def scenario():
-        async with NatsCluster() as cluster:
-            for server in cluster.servers:
-                await server.end(signal.SIGKILL)
-            first, second, _ = cluster.servers
-            await asyncio.gather(first.start(), second.start())
-            await cluster.settled()
+        async with two_of_three() as (first, _):
             return await fleet(first.url, "init", "--total", "4", "--new")
 
     result = asyncio.run(scenario())
