@@ -179,18 +179,16 @@ class Invariants:
                 )
 
     def _has_given_back(self) -> bool:
-        """Say whether the last slot was given back in this turn, which before that reset what is no connection."""
+        """Say whether the last slot was given back in this turn, which sent nothing but resets for shards.
+
+        A segment of a connection that is gone is reset by the node, for no shard.
+        """
         node = self.node
         if self._last.expired or not node.facts.fleet:
             return False
-        phases = {node.g(FLEET).held[n].phase for n in range(HELD_MAX)}
-        given_back = HeldPhase.RELEASING in phases and phases <= {
-            HeldPhase.NONE,
-            HeldPhase.RELEASING,
-        }
-        return given_back and all(
-            _is_reset(frame) for frame in node.turn_frames if self._is_of_shard(frame)
-        )
+        phases = {node.g(FLEET).held[n].phase for n in range(HELD_MAX)} - {HeldPhase.NONE}
+        resets = all(_is_reset(f) for f in node.turn_frames if self._is_of_shard(f))
+        return phases == {HeldPhase.RELEASING} and resets
 
     def _is_of_shard(self, frame: bytes) -> bool:
         return _is_tcp(frame) and _port(frame) != self.node.facts.link_port
