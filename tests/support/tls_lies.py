@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import ssl
-import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +37,7 @@ from tests.support.tls_liar import (
     write_extensions,
 )
 from tests.support.tls_lies_hello import HELLOS, RETRIES
-from tests.support.tls_peer import Identity, identity
+from tests.support.tls_peer import Identity, identity, new_folder
 from tests.support.tls_tricks import DECODE, ILLEGAL, UNEXPECTED, UNKNOWN, UNSUPPORTED, Lie
 
 T, E = HandshakeType, Extension
@@ -344,7 +343,7 @@ def shown(name: str) -> Identity:
     if name == "expired":
         return identity(host=HOST, days=30)
     if name == "early":
-        folder = Path(tempfile.mkdtemp(prefix="tls-"))
+        folder = new_folder()
         year = [datetime(2027 + n, 6, 1, tzinfo=UTC) for n in (0, 1)]
         made = make_chain((HOST,), spans={"leaf": Span(*year)})
         made.write(folder)
@@ -353,7 +352,7 @@ def shown(name: str) -> Identity:
     if name == "alone":
         whole = identity(host=HOST)
         leaf, mark, _ = Path(whole.chain).read_text().partition("-----END CERTIFICATE-----\n")
-        file = Path(tempfile.mkdtemp(prefix="tls-")) / "leaf.pem"
+        file = new_folder() / "leaf.pem"
         file.write_text(leaf + mark)
         return replace(whole, chain=str(file))
     return identity(name, host=HOST)

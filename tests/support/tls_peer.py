@@ -30,6 +30,17 @@ class Identity:
 
 
 @functools.cache
+def _parent() -> tempfile.TemporaryDirectory[str]:
+    """Return what holds this process's folders; it is removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="shardfw-tls-")
+
+
+def new_folder() -> Path:
+    """Return an empty folder for certificates."""
+    return Path(tempfile.mkdtemp(dir=_parent().name))
+
+
+@functools.cache
 def identity(
     kind: str = "p256",
     issuers: tuple[str, str] | None = None,
@@ -51,7 +62,7 @@ def identity(
         for role in ROLES
     }
     made = make_chain((host,), leaf=kind, intermediate=between, root=root, spans=spans)
-    folder = Path(tempfile.mkdtemp(prefix="tls-"))
+    folder = new_folder()
     made.write(folder)
     der = ssl.PEM_cert_to_DER_cert(made.root.decode())
     return Identity(str(folder / LEAF_FILE), str(folder / KEY_FILE), der)
