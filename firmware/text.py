@@ -35,6 +35,7 @@ from toolchain.asm import (
     Reg32,
     Reg64,
     mem8,
+    mem16,
     mem32,
     routine,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from toolchain.layout import Data
 
 SP, TAB = ord(" "), ord("\t")
+CRLF, CRLF_TWICE = (int.from_bytes(text, "little") for text in (b"\r\n", b"\r\n\r\n"))
 UNICODE = int.from_bytes(b"\\u00", "little")
 DIGITS_MAX = 20
 HEX_DIGITS = 8
@@ -60,6 +62,12 @@ def put_byte(a: Asm, byte: str) -> None:
     """Append one character at RDI."""
     a.mov(mem8(RDI, ref=TEXT_OUT), ord(byte))
     a.inc(RDI)
+
+
+def put_crlf(a: Asm) -> None:
+    """End a line at RDI."""
+    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
+    a.add(RDI, 2)
 
 
 def _hex_digit(a: Asm) -> None:

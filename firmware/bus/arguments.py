@@ -12,7 +12,7 @@ from firmware.layouts.bus import (
     Verb,
 )
 from firmware.layouts.bus_sites import ARGUMENTS, MESSAGE_TOO_LONG
-from firmware.text import SP, take_decimal, take_token
+from firmware.text import CRLF_TWICE, SP, take_decimal, take_token
 from toolchain.asm import (
     AE,
     CF,
@@ -48,7 +48,6 @@ from toolchain.asm import (
     routine,
 )
 
-CRLF, CRLF_TWICE = (int.from_bytes(text, "little") for text in (b"\r\n", b"\r\n\r\n"))
 CR, DOT = ord("\r"), ord(".")
 NATS_1_0 = int.from_bytes(b"NATS/1.0", "little")
 HEADER_LEAST = len(b"NATS/1.0\r\n\r\n")

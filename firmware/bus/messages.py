@@ -1,7 +1,7 @@
 """Messages of a server: parsed where they lie in the ring, one at a time."""
 
 from firmware.abi import CALLER_SAVED
-from firmware.bus.arguments import CRLF, bus_arguments, bus_header, bus_inbox_number
+from firmware.bus.arguments import bus_arguments, bus_header, bus_inbox_number
 from firmware.bus.aside import bus_consume
 from firmware.bus.lines import bus_lines, bus_more, bus_readable
 from firmware.bus.link import bus_fail
@@ -17,6 +17,7 @@ from firmware.layouts.bus import (
 )
 from firmware.layouts.bus_sites import BAD_HEADER, MESSAGE_END, MESSAGE_TOO_LONG
 from firmware.layouts.shard import ShardContext
+from firmware.text import CRLF
 from toolchain.asm import (
     AE,
     AX,

@@ -1,6 +1,7 @@
 """What the node says: texts between `bus_open` and `bus_close`, and the two words of keepalive."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_boot, put_node
 from firmware.layouts.bus import (
     BUS,
     ENROL_TEXT,
@@ -197,13 +198,9 @@ def bus_put_inbox(a: Asm, link: BusLink, text: Reg64) -> None:
         put(a, INBOX_TEXT)
     with a.else_():
         put(a, ENROL_TEXT)
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, ".")
-    a.lea(RSI, BUS.it.boot_text.address)
-    a.mov(ECX, Bus.boot_text.size)
-    a.rep_movsb()
+    put_boot(a)
     put_byte(a, ".")
     a.mov(AL, link.index)
     a.add(AL, FIRST_LETTER)

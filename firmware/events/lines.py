@@ -1,13 +1,14 @@
 """Lines of the log on the bus: fire and forget, behind the events."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_bot, put_node
 from firmware.bus.send import bus_close, bus_open
 from firmware.layouts.bus import BUS, DATA, Bus, BusLink, LinkState
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC, FleetConfig
 from firmware.layouts.log import LOG, LOG_ON_BUS, LOG_RING, LOG_RING_BYTES, LogOnBus, LogState
 from firmware.layouts.log_line import LINE_MAX
 from firmware.layouts.text import TEXT_OUT
-from firmware.text import put, put_byte, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     AL,
     EAX,
@@ -31,7 +32,6 @@ from toolchain.asm import (
     Region,
     Z,
     mem8,
-    mem16,
     routine,
 )
 from toolchain.layout.data import constant
@@ -43,7 +43,6 @@ PUB = constant("log_pub", b"PUB shardfw.", "a line's subject begins")
 SUBJECT = constant("log_subject", b".log.", "what tells lines from events")
 RING = Region("log_ring", "LOG_RING_BYTES of node memory, indexed modulo its size")
 COMPUTED = Region("nothing", "LEA only computes")
-CRLF = int.from_bytes(b"\r\n", "little")
 TOLD = LOG_ON_BUS.it
 
 
@@ -123,18 +122,13 @@ def lines_publish(a: Asm) -> None:
         a.leave(C, lines)
         a.call(line_measure)
         put(a, PUB)
-        a.lea(RSI, FLEET_CONFIG.it.bot.address)
-        a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-        a.rep_movsb()
+        put_bot(a)
         put(a, SUBJECT)
-        a.lea(RSI, BUS.it.node.address)
-        a.movzx(ECX, BUS.it.node_len)
-        a.rep_movsb()
+        put_node(a)
         put_byte(a, " ")
         a.mov(EAX, R12D)
         a.call(put_decimal)
-        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-        a.add(RDI, 2)
+        put_crlf(a)
         # Byte by byte, because the line may go on at the start of the ring.
         a.lea(RSI, LOG_RING.address)
         a.mov(RCX, TOLD.told)
@@ -151,8 +145,7 @@ def lines_publish(a: Asm) -> None:
         a.inc(RCX)
         a.mov(TOLD.told, RCX)
         a.inc(TOLD.lines)
-        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-        a.add(RDI, 2)
+        put_crlf(a)
         a.call(bus_close)
         a.dec(R13D)
         a.again(NZ, lines)

@@ -5,9 +5,10 @@ Nats-Msg-Id. The ring is mapped twice in a row, so a publication is always one r
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_bot, put_node
 from firmware.layouts.bus import BUS, Bus
 from firmware.layouts.events import EventStream
-from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
+from firmware.layouts.fleet_config import FleetConfig
 from firmware.layouts.node import CoreState, core
 from firmware.layouts.outbox import (
     ENTRIES,
@@ -21,7 +22,7 @@ from firmware.layouts.outbox import (
 from firmware.layouts.shard import Session, ShardContext
 from firmware.layouts.text import TEXT_OUT
 from firmware.limits import OUTBOX_BYTES
-from firmware.text import put, put_decimal
+from firmware.text import CRLF, put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     AE,
     AL,
@@ -53,7 +54,6 @@ from toolchain.asm import (
     Asm,
     C,
     In,
-    Mem8,
     Out,
     Reg32,
     Reg64,
@@ -68,7 +68,6 @@ from toolchain.layout.data import constant
 
 LINE_MAX = 512
 """The control line; the headers lie behind it until both are put together."""
-CRLF = int.from_bytes(b"\r\n", "little")
 ENTRY_SHIFT = OutboxEntry.SIZE.bit_length() - 1
 NAME = constant("token_characters", bytes(
     byte if (chr(byte).isalnum() and byte < 128) or byte in b"_-" else ord("_") for byte in range(256)
@@ -112,13 +111,6 @@ def outbox_room(a: Asm, length: Reg32) -> None:
     a.place(full)
     a.stc()
     a.ret()
-
-
-def _put_field(a: Asm, text: Mem8[int], length: Mem8[int]) -> None:
-    """Copy a configured text with its length to RDI. Clobbers RCX and RSI."""
-    a.lea(RSI, text)
-    a.movzx(ECX, length)
-    a.rep_movsb()
 
 
 def _put_number(a: Asm, before: Data, value: Reg32) -> None:
@@ -205,13 +197,12 @@ def outbox_head(
     a.add(RDI, 8)
     a.mov(EAX, OUT.next)
     a.place(numbered)
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord("-"))
-    a.inc(RDI)
+    put_byte(a, "-")
     a.call(put_decimal)
     a.mov(bytes_, shard.events.fence)
     _put_number(a, FENCE, bytes_)
     put(a, NODE)
-    _put_field(a, BUS.it.node.address, BUS.it.node_len)
+    put_node(a)
     a.mov(bytes_, shard.shard_total)
     _put_number(a, TOTAL, bytes_)
     _put_number(a, SEQUENCE, sequence)
@@ -222,19 +213,17 @@ def outbox_head(
 
     a.lea(RDI, OUT.head.address)
     put(a, SUBJECT)
-    _put_field(a, FLEET_CONFIG.it.bot.address, FLEET_CONFIG.it.bot_len)
+    put_bot(a)
     put(a, EVENTS_TOKEN)
     a.mov(EAX, shard.shard_id)
     a.call(put_decimal)
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord("."))
-    a.inc(RDI)
+    put_byte(a, ".")
     a.mov(RDX, name)
     a.mov(ECX, name_len)
     a.call(put_token)
     put(a, INBOX)
-    _put_field(a, BUS.it.node.address, BUS.it.node_len)
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord("."))
-    a.inc(RDI)
+    put_node(a)
+    put_byte(a, ".")
     a.mov(RAX, BUS.it.boot_text.m64())
     a.mov(mem64(RDI, ref=TEXT_OUT), RAX)
     a.add(RDI, 8)
@@ -242,16 +231,13 @@ def outbox_head(
     put(a, INBOX_DATA)
     a.mov(EAX, R8D)
     a.call(put_decimal)
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
-    a.inc(RDI)
+    put_byte(a, " ")
     a.mov(EAX, bytes_)
     a.call(put_decimal)
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
-    a.inc(RDI)
+    put_byte(a, " ")
     a.lea(EAX, mem8(RBP, index=R12, ref=COMPUTED))
     a.call(put_decimal)
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
+    put_crlf(a)
 
     a.lea(RSI, OUT.head.m8(LINE_MAX))
     a.mov(ECX, bytes_)

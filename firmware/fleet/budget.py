@@ -4,10 +4,11 @@ What the service says is left, it says to one node; that node writes it down for
 """
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_node
 from firmware.fleet.answer import answer_read
 from firmware.fleet.cas import cas_send
 from firmware.fleet.texts import BUDGET, FORMAT, key_begin, key_end, value_end
-from firmware.layouts.bus import BUS, Bus
+from firmware.layouts.bus import Bus
 from firmware.layouts.fleet import (
     FLEET,
     FLEET_OUT,
@@ -234,9 +235,7 @@ def budget_write(a: Asm, remaining: Reg32, total: Reg32, purpose: Reg32) -> None
     a.mov(EAX, R14D)
     a.call(put_decimal)
     put_byte(a, " ")
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, " ")
     a.mov(EAX, FLEET.it.op)
     a.inc(EAX)

@@ -2,7 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.send import bus_close, bus_open, bus_put_inbox, bus_request_id
-from firmware.fleet.texts import EXPECTED, LINE_END, PUBLISH, put_end
+from firmware.fleet.texts import EXPECTED, PUBLISH
 from firmware.layouts.bus import BUS, CONTROL, BusLink
 from firmware.layouts.fleet import (
     CAS_LINE_MAX,
@@ -10,7 +10,7 @@ from firmware.layouts.fleet import (
     Outgoing,
 )
 from firmware.layouts.text import TEXT_OUT
-from firmware.text import put, put_byte, put_decimal
+from firmware.text import CRLF_TWICE, put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     CF,
     EAX,
@@ -32,8 +32,6 @@ from toolchain.asm import (
     mem32,
     routine,
 )
-
-HEADERS_END = LINE_END << 16 | LINE_END
 
 
 def control(a: Asm) -> BusLink:
@@ -80,7 +78,7 @@ def cas_send(a: Asm, expected: Reg64) -> None:
     put(a, EXPECTED)
     a.mov(RAX, RDX)
     a.call(put_decimal)
-    a.mov(mem32(RDI, ref=TEXT_OUT), HEADERS_END)
+    a.mov(mem32(RDI, ref=TEXT_OUT), CRLF_TWICE)
     a.lea(RAX, out.header.m8(-4))
     a.sub(RDI, RAX)
     a.mov(out.header_len, EDI)
@@ -103,14 +101,14 @@ def cas_send(a: Asm, expected: Reg64) -> None:
     a.mov(EAX, out.header_len)
     a.add(EAX, out.value_len)
     a.call(put_decimal)
-    put_end(a)
+    put_crlf(a)
     a.lea(RSI, out.header.address)
     a.mov(ECX, out.header_len)
     a.rep_movsb()
     a.lea(RSI, out.value.address)
     a.mov(ECX, out.value_len)
     a.rep_movsb()
-    put_end(a)
+    put_crlf(a)
     a.call(bus_close)
     a.mov(EAX, R12D)
     a.clc()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
+from firmware.bus.names import put_bot, put_node
 from firmware.bus.send import bus_close, bus_open, bus_put_inbox, bus_request_id
 from firmware.crypto.drbg import drbg_u64
 from firmware.crypto.hpke import hpke_generate
@@ -40,7 +41,7 @@ from firmware.layouts.token import TOKEN, BotToken
 from firmware.layouts.variants import VARIANTS, Variants
 from firmware.layouts.x25519 import X25519_BYTES
 from firmware.log import log, log_write
-from firmware.text import put, put_byte, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     BE,
     CF,
@@ -66,16 +67,8 @@ from toolchain.asm import (
     In,
     Out,
     mem8,
-    mem16,
     routine,
 )
-
-CRLF = int.from_bytes(b"\r\n", "little")
-
-
-def _crlf(a: Asm) -> None:
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
 
 
 @routine(
@@ -146,13 +139,9 @@ def enrol_announce(a: Asm, link: BusLink, shard: ShardContext) -> None:
     with a.if_(C):
         a.ret()  # CF = 1
     put(a, PUB_TEXT)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, SUBJECT_TEXT)
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, " ")
     a.cmp(state.state, EnrolState.WAITING)
     with a.if_(E):
@@ -167,11 +156,11 @@ def enrol_announce(a: Asm, link: BusLink, shard: ShardContext) -> None:
         put_byte(a, " ")
     a.mov(EAX, R12D)
     a.call(put_decimal)
-    _crlf(a)
+    put_crlf(a)
     a.lea(RSI, state.body.address)
     a.mov(ECX, R12D)
     a.rep_movsb()
-    _crlf(a)
+    put_crlf(a)
     a.call(bus_close)
     a.inc(state.announced)
     a.inc(state.here)

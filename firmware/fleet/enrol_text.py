@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from firmware.layouts.bus import BUS, Bus
+from firmware.bus.names import put_bot, put_node
+from firmware.layouts.bus import Bus
 from firmware.layouts.config import CONFIG
 from firmware.layouts.enrol import (
     BUILD_ID_BYTES,
@@ -15,7 +16,7 @@ from firmware.layouts.enrol import (
     Enrol,
     EnrolState,
 )
-from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
+from firmware.layouts.fleet_config import FleetConfig
 from firmware.layouts.node import NETWORK, Network
 from firmware.layouts.smbios import SMBIOS, UUID_BYTES, Smbios
 from firmware.layouts.text import TEXT_IN, TEXT_OUT
@@ -138,13 +139,9 @@ def enrol_facts(a: Asm) -> None:
 
     a.lea(RDI, state.info.address)
     put(a, INFO_TEXT)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put_byte(a, " ")
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, " ")
     a.lea(RSI, state.identity.address)
     a.mov(ECX, state.identity_len)

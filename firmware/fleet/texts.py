@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from firmware.bus.names import put_boot, put_bot, put_node
 from firmware.bus.send import bus_put_inbox
-from firmware.layouts.bus import BUS, Bus, BusLink
+from firmware.layouts.bus import Bus, BusLink
 from firmware.layouts.fleet import (
     CREATE_BODY,
     FLEET,
@@ -17,7 +18,7 @@ from firmware.layouts.fleet import (
 )
 from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
 from firmware.layouts.text import TEXT_OUT
-from firmware.text import put, put_byte, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     EAX,
     ECX,
@@ -44,7 +45,6 @@ from toolchain.asm import (
     Out,
     Reg32,
     Reg64,
-    mem16,
     routine,
 )
 from toolchain.layout.data import Data, constant
@@ -77,13 +77,6 @@ CREATE = _text("create", b"PUB $JS.API.CONSUMER.CREATE." + STREAM + b".")
 FILTER = _text("filter", b"." + KEY_PREFIX)
 FILTER_END = _text("filter_end", KEY_ROOM + b"> ")
 BODY = tuple(_text(f"create_{n}", part) for n, part in enumerate(CREATE_BODY))
-LINE_END = int.from_bytes(b"\r\n", "little")
-
-
-def put_end(a: Asm) -> None:
-    """End a line."""
-    a.mov(mem16(RDI, ref=TEXT_OUT), LINE_END)
-    a.add(RDI, 2)
 
 
 @routine(
@@ -96,13 +89,9 @@ def put_end(a: Asm) -> None:
 )
 def put_us(a: Asm, text: Reg64) -> None:
     """Write node and boot as tokens of a subject, each with its dot."""
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, ".")
-    a.lea(RSI, BUS.it.boot_text.address)
-    a.mov(ECX, BUS.it.boot_text.size)
-    a.rep_movsb()
+    put_boot(a)
     put_byte(a, ".")
     a.ret()
 
@@ -132,7 +121,7 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
         put(a, UNSUB)
         a.mov(EAX, subject_bytes)
         a.call(put_decimal)
-        put_end(a)
+        put_crlf(a)
     put(a, SUB)
     a.mov(subject, RDI)
     put(a, WATCH)
@@ -144,25 +133,19 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
     put_byte(a, " ")
     a.mov(EAX, FLEET.it.watch_sid)
     a.call(put_decimal)
-    put_end(a)
+    put_crlf(a)
 
     # The filter stands in the subject, so that permissions bound what is read; so does a name, without dots.
     put(a, CREATE)
     a.mov(name, RDI)
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, "-")
-    a.lea(RSI, BUS.it.boot_text.address)
-    a.mov(ECX, BUS.it.boot_text.size)
-    a.rep_movsb()
+    put_boot(a)
     put_byte(a, "-")
     a.mov(EAX, FLEET.it.resyncs)
     a.call(put_decimal)
     put(a, FILTER)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, FILTER_END)
     a.call(bus_put_inbox)
     a.mov(EAX, R14D)
@@ -173,7 +156,7 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
     a.add(EAX, subject_bytes)
     a.add(EAX, sum(part.size for part in BODY) - WATCH.size)
     a.call(put_decimal)
-    put_end(a)
+    put_crlf(a)
     put(a, BODY[0])
     a.mov(RSI, name)
     a.mov(ECX, subject_bytes)
@@ -184,11 +167,9 @@ def watch_text(a: Asm, link: BusLink, text: Reg64, request: Reg32, last: Reg32) 
     a.mov(ECX, subject_bytes)
     a.rep_movsb()
     put(a, BODY[2])
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, BODY[3])
-    put_end(a)
+    put_crlf(a)
     a.ret()
 
 
@@ -207,9 +188,7 @@ def key_begin(a: Asm, rest: Reg64, length: Reg32) -> None:
     a.mov(R13D, length)
     a.lea(RDI, FLEET_OUT.it.key.address)
     put(a, PREFIX)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, ROOM)
     a.mov(RSI, R12)
     a.mov(ECX, R13D)
@@ -241,13 +220,9 @@ def value_end(a: Asm) -> None:
 )
 def put_holder(a: Asm, text: Reg64) -> None:
     """Write node and boot as words of a record, each with its space."""
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
     put_byte(a, " ")
-    a.lea(RSI, BUS.it.boot_text.address)
-    a.mov(ECX, BUS.it.boot_text.size)
-    a.rep_movsb()
+    put_boot(a)
     put_byte(a, " ")
     a.ret()
 

@@ -25,10 +25,9 @@ from firmware.limits import TOKEN_MAX
 from firmware.log import log, log_write
 from firmware.net.dns import dns_resolve
 from firmware.tcp.connect import tcp_connect
-from firmware.text import put, put_decimal
+from firmware.text import CRLF, put, put_crlf, put_decimal
 from firmware.tls.prepare import tls_prepare
 from firmware.tls.transport import tls_commit, tls_reserve
-from firmware.websocket.fields import CRLF
 from firmware.websocket.request import HOST, START, put_port, put_user_agent
 from toolchain.asm import (
     AX,
@@ -226,8 +225,7 @@ def discovery_send(a: Asm, shard: ShardContext) -> None:
         a.lea(RSI, TOKEN.it.text.address)
         a.mov(ECX, TOKEN.it.length)
         a.rep_movsb()
-        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-        a.add(RDI, 2)
+        put_crlf(a)
     a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
     a.lea(RCX, mem8(RDI, 2, ref=TEXT_OUT))
     a.sub(RCX, R12)

@@ -15,7 +15,7 @@ from firmware.layouts.commands import (
 from firmware.layouts.send import SendResult
 from firmware.layouts.shard import ShardContext
 from firmware.layouts.text import TEXT_IN, TEXT_OUT
-from firmware.text import put, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     CF,
     EAX,
@@ -52,7 +52,6 @@ from toolchain.asm import (
 )
 from toolchain.layout.data import constant
 
-CRLF = int.from_bytes(b"\r\n", "little")
 PUB = constant("command_pub", b"PUB ", "an answer")
 DONE = constant("command_done", b'{"ok":true}', "it was done")
 REFUSALS = {
@@ -108,8 +107,7 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
         put(a, LIMITED)
         a.mov(EAX, R13D)
         a.call(put_decimal)
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord("}"))
-        a.inc(RDI)
+        put_byte(a, "}")
     with a.else_():
         put(a, DONE)
     a.place(written)
@@ -124,17 +122,14 @@ def command_answer(a: Asm, result: Reg32, wait: Reg32) -> None:
     a.mov(RSI, BUS_IN.it.reply)
     a.mov(ECX, BUS_IN.it.reply_len)
     a.rep_movsb()
-    a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
-    a.inc(RDI)
+    put_byte(a, " ")
     a.mov(EAX, R12D)
     a.call(put_decimal)
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
+    put_crlf(a)
     a.mov(RSI, R13)
     a.mov(ECX, R12D)
     a.rep_movsb()
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
+    put_crlf(a)
     a.sub(RDI, R14)
     a.mov(mem32(R14, -LENGTH_BYTES, ref=TEXT_OUT), EDI)
     a.add(EDI, LENGTH_BYTES)

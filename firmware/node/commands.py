@@ -1,6 +1,7 @@
 """Commands over the bus: each shard of this node has a subject, and answers what becomes of a request."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_bot
 from firmware.bus.send import bus_close, bus_open
 from firmware.events.deliver import data
 from firmware.failure import shard_fail
@@ -27,7 +28,7 @@ from firmware.node.command_reply import answers_send, command_answer, command_re
 from firmware.node.command_text import command_parse
 from firmware.node.fleet_diag import diag_listen
 from firmware.node.slots import slot_wake
-from firmware.text import put, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     AE,
     CF,
@@ -65,12 +66,10 @@ from toolchain.asm import (
     Region,
     Z,
     mem8,
-    mem16,
     routine,
 )
 from toolchain.layout.data import constant
 
-CRLF = int.from_bytes(b"\r\n", "little")
 SUB = constant("command_sub", b"SUB shardfw.", "subscribes the subject of a shard")
 SUBJECT = constant("command_subject", b".cmd.", "what tells commands from events")
 UNSUB = constant("command_unsub", b"UNSUB ", "gives it up")
@@ -119,24 +118,19 @@ def command_subscribe(
     with a.if_(NE):
         put(a, UNSUB)
         _put_sid(a)
-        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-        a.add(RDI, 2)
+        put_crlf(a)
         a.lea(RAX, COMMANDS.it.ups)
         a.inc(Commands.at(RAX).shards.m16(GIVEN_UP, index=R12, scale=4))
     a.test(shard, shard)
     with a.if_(NZ):
         put(a, SUB)
-        a.lea(RSI, FLEET_CONFIG.it.bot.address)
-        a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-        a.rep_movsb()
+        put_bot(a)
         put(a, SUBJECT)
         a.lea(EAX, mem8(R13, -1, ref=COMPUTED))
         a.call(put_decimal)
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord(" "))
-        a.inc(RDI)
+        put_byte(a, " ")
         _put_sid(a)
-        a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-        a.add(RDI, 2)
+        put_crlf(a)
     a.call(bus_close)
     a.lea(RAX, COMMANDS.it.ups)
     a.mov(known, R13W)

@@ -2,6 +2,7 @@
 
 from firmware.abi import CALLER_SAVED
 from firmware.bus.link import bus_fail
+from firmware.bus.names import put_bot, put_node
 from firmware.bus.send import bus_close, bus_open
 from firmware.layouts.bus import BUS, BUS_IN, CONTROL, DATA, Bus, BusLink, BusMessage, LinkState
 from firmware.layouts.commands import COMMANDS, Commands
@@ -25,7 +26,7 @@ from firmware.layouts.node import CLOCK, CORE, SLOT_ACTIVE, Clock, CoreState, Sl
 from firmware.layouts.outbox import OUTBOX, Outbox
 from firmware.layouts.shard import ShardContext, ShardState
 from firmware.layouts.text import TEXT_OUT
-from firmware.text import put, put_byte, put_decimal
+from firmware.text import put, put_byte, put_crlf, put_decimal
 from toolchain.asm import (
     BE,
     CF,
@@ -56,7 +57,6 @@ from toolchain.asm import (
     In,
     Out,
     Z,
-    mem16,
     mem64,
     routine,
 )
@@ -66,7 +66,6 @@ PUB = constant("diag_pub", b"PUB shardfw.", "the node's numbers")
 SUBJECT = constant("diag_subject", b".diag.", "what tells them from events")
 SUB = constant("diag_sub", b"SUB shardfw.", "listens to them")
 SID = constant("diag_sid", b" %d\r\n" % DIAG_SID, "the subscription's number")
-CRLF = int.from_bytes(b"\r\n", "little")
 TEXT_AT = 160
 """Where the line is written before its length is known."""
 
@@ -185,13 +184,9 @@ def diag_unheard(a: Asm, link: BusLink) -> None:
 
 def _put_subject(a: Asm) -> None:
     """Write the subject behind its first token."""
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, SUBJECT)
-    a.lea(RSI, BUS.it.node.address)
-    a.movzx(ECX, BUS.it.node_len)
-    a.rep_movsb()
+    put_node(a)
 
 
 @routine(
@@ -334,13 +329,11 @@ def diag_publish(a: Asm) -> None:
     put_byte(a, " ")
     a.mov(EAX, R12D)
     a.call(put_decimal)
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
+    put_crlf(a)
     a.lea(RSI, mem64(R14, TEXT_AT, ref=TEXT_OUT))
     a.mov(ECX, R12D)
     a.rep_movsb()
-    a.mov(mem16(RDI, ref=TEXT_OUT), CRLF)
-    a.add(RDI, 2)
+    put_crlf(a)
     a.call(bus_close)
     a.inc(FLEET_DIAG.it.said)
     a.mov(EAX, FLEET_DIAG.it.heard)

@@ -1,6 +1,7 @@
 """Records of sessions: the key, the value, the request for one, and what a record says."""
 
 from firmware.abi import CALLER_SAVED
+from firmware.bus.names import put_bot
 from firmware.bus.send import bus_close, bus_open, bus_put_inbox, bus_request_id
 from firmware.fleet.cas import control
 from firmware.fleet.texts import PREFIX, key_end, value_end
@@ -10,7 +11,7 @@ from firmware.layouts.bus import BusLink
 from firmware.layouts.config import CONFIG, ConfigBlob
 from firmware.layouts.events import EventStream
 from firmware.layouts.fleet import FLEET_OUT, NOBODY, RECORD_FORMAT, Outgoing
-from firmware.layouts.fleet_config import FLEET_CONFIG, FleetConfig
+from firmware.layouts.fleet_config import FleetConfig
 from firmware.layouts.handover import (
     ASK_MAX,
     DIRECT_GET,
@@ -86,9 +87,7 @@ def session_key(a: Asm, shard: ShardContext) -> None:
     """Write the key of the shard's record into FLEET_OUT."""
     a.lea(RDI, FLEET_OUT.it.key.address)
     put(a, PREFIX)
-    a.lea(RSI, FLEET_CONFIG.it.bot.address)
-    a.movzx(ECX, FLEET_CONFIG.it.bot_len)
-    a.rep_movsb()
+    put_bot(a)
     put(a, ROOM)
     a.mov(EAX, shard.shard_id)
     a.call(put_decimal)

@@ -1,7 +1,8 @@
 """The head of an HTTP/1.1 response: where it ends, and its status line (RFC 9112 2 and 4)."""
 
 from firmware.layouts.websocket import RESPONSE, RESPONSE_MAX
-from firmware.websocket.fields import CLASSES, CRLF, SP, VALUE_CHAR
+from firmware.text import CRLF, CRLF_TWICE
+from firmware.websocket.fields import CLASSES, SP, VALUE_CHAR
 from toolchain.asm import (
     CF,
     CL,
@@ -31,7 +32,6 @@ from toolchain.asm import (
     routine,
 )
 
-CRLF_TWICE = int.from_bytes(b"\r\n\r\n", "little")
 HTTP_1_1 = int.from_bytes(b"HTTP/1.1", "little")
 CR = ord("\r")
 NUMBER_MAX = 100_000_000

@@ -20,7 +20,7 @@ from firmware.layouts.websocket import (
     WSS_PORT,
     WebSocketContext,
 )
-from firmware.text import put, put_decimal
+from firmware.text import put, put_byte, put_decimal
 from toolchain.asm import (
     DI,
     EAX,
@@ -46,7 +46,6 @@ from toolchain.asm import (
     Out,
     Reg32,
     Reg64,
-    mem8,
     routine,
 )
 from toolchain.layout.data import constant
@@ -78,8 +77,7 @@ def put_port(a: Asm, port: Reg32) -> None:
         a.mov(EAX, WSS_PORT)
     a.cmp(port, EAX)
     with a.if_(NE):
-        a.mov(mem8(RDI, ref=TEXT_OUT), ord(":"))
-        a.inc(RDI)
+        put_byte(a, ":")
         a.mov(EAX, port)
         a.call(put_decimal)
 
