@@ -10,7 +10,7 @@ from firmware.layouts.websocket import (
     ResponseHeader,
     WebSocketContext,
 )
-from firmware.text import CRLF
+from firmware.text import CRLF, SP, TAB
 from toolchain.asm import (
     AL,
     CF,
@@ -63,7 +63,6 @@ def _class_of(byte: int) -> int:
 
 
 CLASSES = constant("http_classes", bytes(map(_class_of, range(256))), "TCHAR and VALUE_CHAR")
-SP, TAB = ord(" "), ord("\t")
 
 
 def known_name(text: bytes) -> Data:
