@@ -7,6 +7,8 @@ from collections import Counter
 from emulator.simulation.fleet_shape import Shape
 from emulator.simulation.leased import LeasedFleet
 from emulator.simulation.node_facts import NodeFacts
+from firmware.layouts.policy import Policy
+from firmware.layouts.shard import ShardState, Stop
 
 STREAM = "SHARDFW_EV"
 
@@ -17,12 +19,11 @@ class Outage:
     Args:
         shards: how many.
         delay_ms: from the node to the others, and back.
-        attempt_ms: what an attempt may take.
+        facts: of the node.
     """
 
-    def __init__(self, shards: int, *, delay_ms: int = 0, attempt_ms: int = 30_000) -> None:
+    def __init__(self, shards: int, *, delay_ms: int = 0, facts: NodeFacts | None = None) -> None:
         shape = Shape(nodes=1, slots=1, total=shards, cap=1, servers=1, max_concurrency=shards)
-        facts = NodeFacts(attempt_timeout_ms=attempt_ms)
         self.fleet = LeasedFleet(5, shape, facts=facts, heartbeat_interval_ms=41_250)
         self.fleet.until_owned()
         if delay_ms:
@@ -74,9 +75,20 @@ def test_a_minute_costs_no_session():
     assert told["resume"] >= 4
 
 
+def test_an_outage_takes_steps_of_a_schedule():
+    """A schedule counts each close, whoever is to blame; behind its last delay the shard gives up."""
+    facts = NodeFacts(policy=Policy.SCHEDULE, schedule_ms=(1_000, 1_000))
+    outage = Outage(1, delay_ms=25, facts=facts)
+    outage.say(150, 8_000, 0)
+    outage.fleet.run(60)
+    ((_, row),) = outage.fleet.rows_of(0)
+    assert (row.state, row.evidence_stop) == (ShardState.FATAL, Stop.SCHEDULE_ENDED)
+    assert outage.told("closed", "resume") == {"closed": 3, "resume": 2}
+
+
 def test_an_attempt_shorter_than_a_stall_hears_its_ready():
     """Shard 0 fills the outbox; the session of shard 1 is over, and it needs one Identify."""
-    outage = Outage(2, attempt_ms=5_000)
+    outage = Outage(2, facts=NodeFacts(attempt_timeout_ms=5_000))
     outage.say(150, 8_000, 0)
     outage.fleet.run(1)
     outage.fleet.gateway.core.invalidate(1, resumable=False)
