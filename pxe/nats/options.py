@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pxe.gateway.certificates import ServerChain
 
 MAX_PAYLOAD_BYTES: Final = 8 << 20
+MEMORY_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class NatsOptions:
         handshake_first: Whether TLS begins before INFO.
         sync_always: Whether a write is on the disk before it is acknowledged.
         max_payload: Bytes of a message's headers and body.
+        memory_bytes: What all streams in memory may need.
         extra: More of NATS's configuration, on the top level.
         program: Path of another nats-server; empty = the one that is installed.
     """
@@ -75,6 +77,7 @@ class NatsOptions:
     handshake_first: bool = False
     sync_always: bool = True
     max_payload: int = MAX_PAYLOAD_BYTES
+    memory_bytes: int = MEMORY_BYTES
     extra: Mapping[str, object] = field(default_factory=dict)
     program: str = ""
 

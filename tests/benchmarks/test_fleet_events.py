@@ -1,7 +1,8 @@
 """Events a second from the gateway through a node and NATS to a reader, and the fleet's memory.
 
 The gateway pours events of 1 KB into all connections, held back by TCP alone. The node in QEMU publishes each, the
-stream (one replica, in memory) acknowledges it, nats-py reads and acknowledges it. Beside that, other people's
+stream (one replica, in memory) acknowledges it, nats-py reads and acknowledges it. As the node is faster than such a
+reader, the stream has room for all of them; a run without a reader shows the node alone. Beside that, other people's
 libraries take the same events from the same gateway in one process: they publish nothing.
 """
 
@@ -12,6 +13,7 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import nats
 import pytest
 
 from firmware.layouts.bus import BUS, BUS_ASIDE, BUS_IN, BUS_LOGIN, LINKS
@@ -46,6 +48,8 @@ EVENT_BYTES = 1024
 DIGITS = 5
 """Of a number, as most of them have."""
 BEFORE = b',"op":0,"d":'
+ROOM_MIB = 4096
+"""For all events of a run: a stream drops the oldest when a reader is slower than the node."""
 PEERS = ("discord.py", DISCORDJS)
 READER = Path(__file__).with_name("reader.py")
 GLOBALS = (
@@ -67,21 +71,44 @@ def kilobytes() -> list[Prepared]:
 
 
 @asynccontextmanager
-async def fleet(gateway: Firehose, folder: Path):
+async def read(gateway: Firehose, folder: Path):
+    """Let nats-py read what the node publishes."""
     async with (
-        fleet_site(gateway, folder, SHARDS) as (server, node),
+        fleet_site(gateway, folder, SHARDS, event_mib=ROOM_MIB) as (server, node),
         piped([sys.executable, str(READER), server.url, BOT, str(SHARDS)], SHARDS) as (_, counts),
     ):
         yield Client("this node in QEMU (TCG), NATS, nats-py", node.pid, counts)
 
 
+@asynccontextmanager
+async def unread(gateway: Firehose, folder: Path):
+    """Let nobody read; the stream says how many it has."""
+    async with fleet_site(gateway, folder, SHARDS, event_mib=ROOM_MIB) as (server, node):
+        client = await nats.connect(server.url)
+        stream = client.jetstream()
+
+        async def counts() -> list[int]:
+            info = await stream.stream_info("SHARDFW_EV", subjects_filter=">")
+            found = [0] * SHARDS
+            for subject, count in (info.state.subjects or {}).items():
+                found[int(subject.split(".")[3])] += count
+            return found
+
+        yield Client("this node in QEMU (TCG), NATS, no reader", node.pid, counts)
+        await client.close()
+
+
 async def run(folder: Path) -> dict[str, Figures]:
     found = {}
-    for library in (None, *PEERS):
+    for library in (read, unread, *PEERS):
         # @discordjs/ws says no User-Agent.
         options = quiet(shards=SHARDS, max_concurrency=SHARDS, require_user_agent=False)
         async with Firehose(options) as gateway:
-            made = fleet(gateway, folder) if library is None else peer(gateway, library, SHARDS)
+            made = (
+                peer(gateway, library, SHARDS)
+                if isinstance(library, str)
+                else library(gateway, folder)
+            )
             async with made as client:
                 found[client.name] = await measure(gateway, client, kilobytes())
     return found

@@ -6,7 +6,7 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from pxe.nats import NatsServer
+from pxe.nats import NatsOptions, NatsServer
 from pxe.node import DirectBoot, Node, NodeOptions, UserNet
 from tests.support.fleet_cli import BOT, told
 from toolchain.cli import images
@@ -49,7 +49,7 @@ def fleet_image(folder: Path, gateway: int, nats: int, **overrides: Any) -> Path
 
 @asynccontextmanager
 async def fleet_site(
-    gateway: GatewayServer, folder: Path, shards: int
+    gateway: GatewayServer, folder: Path, shards: int, *, event_mib: int = 128
 ) -> AsyncIterator[tuple[NatsServer, Node]]:
     """Boot a node that claims the only slot of a new fleet, whose shards all of the gateway has.
 
@@ -57,10 +57,11 @@ async def fleet_site(
         gateway: Runs.
         folder: For the image.
         shards: Of the bot.
+        event_mib: Room for events in the stream.
     """
-    async with NatsServer() as server:
+    async with NatsServer(NatsOptions(memory_bytes=(event_mib + 128) << 20)) as server:
         words = ["--total", str(shards), "--slots", "1", "--max-concurrency", str(shards)]
-        await told(server.url, "init", *words, "--new")
+        await told(server.url, "init", *words, "--event-mib", str(event_mib), "--new")
         file = fleet_image(folder, gateway.port, server.port)
         async with Node(NodeOptions(UserNet(), boot=DirectBoot(file))) as node:
             yield server, node
