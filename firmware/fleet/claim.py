@@ -1,4 +1,4 @@
-"""Operations on leases: claims of what is free or over, renewals of what is held."""
+"""Claims: a slot that is free, or whose lease is over, is taken by the next generation of its record."""
 
 from firmware.abi import CALLER_SAVED
 from firmware.fleet.held import SLOT_SHIFT, held_find, name_slot, plan_compare

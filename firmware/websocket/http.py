@@ -1,8 +1,8 @@
 """The head of an HTTP/1.1 response: where it ends, and its status line (RFC 9112 2 and 4)."""
 
 from firmware.layouts.websocket import RESPONSE, RESPONSE_MAX
-from firmware.text import CRLF, CRLF_TWICE
-from firmware.websocket.fields import CLASSES, SP, VALUE_CHAR
+from firmware.text import CRLF, CRLF_TWICE, SP
+from firmware.websocket.fields import CLASSES, VALUE_CHAR
 from toolchain.asm import (
     CF,
     CL,
