@@ -19,6 +19,7 @@ from pxe.nats.options import (
     enrol_permissions,
     node_permissions,
     operator_permissions,
+    reader_permissions,
 )
 from pxe.nats.server import NatsServer, find_server
 
@@ -33,5 +34,6 @@ __all__ = [
     "is_wanted",
     "node_permissions",
     "operator_permissions",
+    "reader_permissions",
     "settle",
 ]

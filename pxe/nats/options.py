@@ -107,6 +107,7 @@ def node_permissions(bot: str, node: str) -> dict[str, object]:
             f"_W.{node}.>",
             f"shardfw.{bot}.cmd.>",
             f"shardfw.{bot}.diag.{node}",
+            f"_E.{node}.*.*.*",
         ],
         "allow_responses": True,
     }
@@ -128,6 +129,24 @@ def operator_permissions(bot: str) -> dict[str, object]:
             "_E.>",
         ],
         "subscribe": ["_INBOX.>", f"shardfw.{bot}.enrol.*", f"shardfw.{bot}.diag.*"],
+    }
+
+
+def reader_permissions(bot: str) -> dict[str, object]:
+    """Return what a program of the bot may do: read events and logs, and give commands to shards.
+
+    Args:
+        bot: The fleet's bot.
+    """
+    return {
+        "publish": [
+            "$JS.API.CONSUMER.INFO.SHARDFW_EV.*",
+            f"$JS.API.CONSUMER.CREATE.SHARDFW_EV.*.shardfw.{bot}.ev.>",
+            "$JS.API.CONSUMER.MSG.NEXT.SHARDFW_EV.*",
+            "$JS.ACK.SHARDFW_EV.>",
+            f"shardfw.{bot}.cmd.*",
+        ],
+        "subscribe": ["_INBOX.>", f"shardfw.{bot}.log.*"],
     }
 
 

@@ -24,9 +24,11 @@ from pxe.nats import (
     NatsOptions,
     NatsServer,
     NatsUser,
+    enrol_permissions,
     find_server,
     node_permissions,
     operator_permissions,
+    reader_permissions,
     settle,
 )
 from pxe.process import NodeError
@@ -262,16 +264,17 @@ class TestNatsServer:
 class TestDocumentation:
     def test_the_servers_of_the_operators_page_start(self, tmp_path: Path) -> None:
         page = (Path(__file__).parents[2] / "firmware" / "docs" / "fleet-operator.md").read_text()
-        server, node, operator, _enrol = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
+        server, node, operator, reader, enrol = re.findall(r"^```\n(.*?)^```", page, re.M | re.S)
         chain = make_chain(("n1.lan",))
         chain.write(tmp_path)
-        text = node + operator + server
         for name, written in (
             ("/etc/nats/n1.pem", "chain.pem"), ("/etc/nats/n1.key", "key.pem"),
-            ("/var/lib/nats", "store"),
+            ("/etc/nats/ca.pem", "ca.pem"), ("/var/lib/nats", "store"),
         ):  # fmt: skip
-            text = text.replace(name, str(tmp_path / written))
-        (tmp_path / "nats.conf").write_text(text)
+            server = server.replace(name, str(tmp_path / written))
+        (tmp_path / "ca.pem").write_bytes(chain.root)
+        (tmp_path / "users.conf").write_text(node + operator + reader + enrol)
+        (tmp_path / "nats.conf").write_text(server)
         done = subprocess.run(
             [find_server(), "-t", "-c", str(tmp_path / "nats.conf")],
             check=False,
@@ -282,6 +285,8 @@ class TestDocumentation:
         for shown, listed in (
             (node, node_permissions("b1", "n7")),
             (operator, operator_permissions("b1")),
+            (reader, reader_permissions("b1")),
+            (enrol, enrol_permissions("b1")),
         ):
             names = [*listed["publish"], *listed["subscribe"]]  # type: ignore[misc]  # lists of names
             assert set(re.findall(r'"([^"]+)"', shown)) == set(names)

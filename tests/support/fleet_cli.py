@@ -33,9 +33,9 @@ async def fleet(url: str, *argv: str, **environ: str) -> Result:
     return await asyncio.to_thread(CliRunner(env=environ).invoke, command, words)
 
 
-async def told(url: str, *argv: str) -> Any:
+async def told(url: str, *argv: str, **environ: str) -> Any:
     """Return what a command prints as JSON; it must succeed."""
-    result = await fleet(url, *argv, "--json")
+    result = await fleet(url, *argv, "--json", **environ)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -58,9 +58,9 @@ def refused(*argv: str, bot: str = BOT, **environ: str) -> str:
     return done.stderr.strip()
 
 
-async def new_fleet(url: str, *argv: str) -> None:
+async def new_fleet(url: str, *argv: str, **environ: str) -> None:
     """Make a fleet of four shards in two slots that nobody ever ran."""
-    await told(url, "init", "--total", "4", *PLAN, "--new", *argv)
+    await told(url, "init", "--total", "4", *PLAN, "--new", *argv, **environ)
 
 
 async def holders(url: str) -> list[str | None]:

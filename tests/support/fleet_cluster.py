@@ -27,11 +27,11 @@ from toolchain.cli import images
 from toolchain.cli.fleet.change import LEASE
 from toolchain.cli.fleet.connect import EVENTS, STREAM, USER_ENV, Login, connected
 from toolchain.cli.fleet.records import Lease
-from toolchain.cli.fleet.words import CA_ENV
+from toolchain.cli.fleet.words import CA_ENV, PASSWORD_ENV
 from toolchain.cli.fleet_events import EventAccount, follow
 from toolchain.cli.run_config import LOCAL_CA, with_lines
 from toolchain.config import load_config
-from toolchain.config.secret import PASSWORD_ENV
+from toolchain.config.secret import PASSWORD_ENV as IMAGE_PASSWORD_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -199,7 +199,7 @@ class FleetCluster:
             "fleet.publish": True,
             "fleet.enrol": False,
         }
-        secret = {"SHARDFW_TOKEN": "test-token", PASSWORD_ENV: self._passwords[NODE_USER]}
+        secret = {"SHARDFW_TOKEN": "test-token", IMAGE_PASSWORD_ENV: self._passwords[NODE_USER]}
         config = load_config(None, dict(os.environ) | secret, settings)
         config = replace(config, extra_anchors=((LOCAL_CA, self._chain.root),))
         file = self._folder / "node.bin"

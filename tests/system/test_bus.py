@@ -21,6 +21,8 @@ from toolchain.cli import images
 from toolchain.cli.diagnostics import ask, link_reports
 from toolchain.cli.run_config import LOCAL_CA, with_lines
 from toolchain.config import load_config
+from toolchain.config.nkey import NKEY_ENV
+from toolchain.config.secret import PASSWORD_ENV
 
 pytestmark = pytest.mark.system
 HOST = "10.0.2.2"
@@ -39,7 +41,7 @@ CHAIN = make_chain((HOST,))
 def node_of(folder, servers, overrides, *, password=PASSWORD, template=None):
     """Return a node of a fleet; it trusts the chain of these tests."""
     fleet = {"fleet.bot": "b1", "fleet.node": "n7", "fleet.servers": servers, "fleet.enrol": False}
-    secrets = {"SHARDFW_NATS_PASSWORD": password, "SHARDFW_NATS_NKEY": SEED}
+    secrets = {PASSWORD_ENV: password, NKEY_ENV: SEED}
     config = load_config(None, dict(os.environ) | secrets, fleet | overrides)
     config = replace(config, extra_anchors=((LOCAL_CA, CHAIN.root),))
     file = folder / f"node{len(list(folder.iterdir()))}.bin"

@@ -52,7 +52,7 @@ class Site:
             "fleet.bot": "b1", "fleet.node": "n7", "fleet.servers": [f"{HOST}:{self.nats.port}"],
             "fleet.auth": "user", "fleet.user": user, **more,
         }  # fmt: skip
-        environ = {**os.environ, "SHARDFW_NATS_PASSWORD": self.passwords[user]}
+        environ = {**os.environ, "SHARDFW_FLEET_PASSWORD": self.passwords[user]}
         config = load_config(None, environ | {"SHARDFW_TOKEN": TOKEN}, overrides)
         config = with_lines(with_gateway(config, self.gateway.port, self.chain.root))
         config = replace(config, extra_anchors=((LOCAL_CA, self.chain.root),))
@@ -146,6 +146,24 @@ def test_a_node_is_approved_and_ready_with_a_login_that_may_only_enrol(tmp_path)
     assert not any(TOKEN in line for line in lines)
     assert not any("code=bus.denied" in line for line in lines), "the login does what it may alone"
     assert not any("fleet.claimed" in line for line in lines[: _index(lines, "enrol.done")])
+
+
+def test_a_node_whose_image_has_its_own_login_keeps_it(tmp_path):
+    async def work(site):
+        await site.cli("init", "--total", "2", "--slots", "1", "--new")
+        async with site.node(user=NODE_USER) as node:
+            line = await node.wait_line(r"code=enrol\.waiting", PATIENCE_S)
+            fingerprint = re.findall(r"fingerprint=(0x[0-9a-f]+)", line.text)[0]
+            await node.wait_line(r"code=bus\.up link=control", PATIENCE_S)
+            words = ("approve", "n7", "--fingerprint", fingerprint)
+            said = await site.cli(*words, SHARDFW_TOKEN=TOKEN)
+            for shard in range(2):
+                await node.wait_line(rf"shard={shard} code=lifecycle\.ready", PATIENCE_S)
+            return said, [x.text for x in node.lines]
+
+    said, lines = at_site(tmp_path, work)
+    assert said == "n7 is enrolled\n"
+    assert not any("code=bus.denied" in line for line in lines)
 
 
 def _index(lines, code):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.system.test_run import Running, cli, environ, leftovers
-from toolchain.config.secret import PASSWORD_ENV
+from toolchain.cli.fleet.words import PASSWORD_ENV
 
 __all__ = ["environ"]
 

@@ -118,7 +118,7 @@ def test_every_key_reaches_the_page(load):
         f"{WSS}[fleet]\nbot = 'b_1'\nnode = 'n-7'\nservers = {servers}\nauth = 'user'\n"
         "user = 'ada'\ncap = 8\nhandshake_first = true\npublish = false\nreserve = 50\n"
     )
-    config = load(text, {"SHARDFW_NATS_PASSWORD": "pa55"})
+    config = load(text, {"SHARDFW_FLEET_PASSWORD": "pa55"})
     page = unpack(FleetConfig, fleet_blob(config))
     for key, value in {"bot": b"b_1", "node": b"n-7", "user": b"ada", "password": b"pa55"}.items():
         assert page[key][: page[f"{key}_len"]] == value
@@ -138,7 +138,7 @@ def test_every_key_reaches_the_page(load):
 def test_an_nkey_is_its_private_key_and_its_public_text(tmp_path, load, source):
     (tmp_path / "n7.nk").write_text(SEED + "\n")
     config = load(
-        f"{FLEET}auth = 'nkey'\n{source}\n", {"MINE": SEED, "SHARDFW_NATS_NKEY": f" {SEED}\n"}
+        f"{FLEET}auth = 'nkey'\n{source}\n", {"MINE": SEED, "SHARDFW_FLEET_NKEY": f" {SEED}\n"}
     )
     page = unpack(FleetConfig, fleet_blob(config))
     assert page["auth"] == BusAuth.NKEY
@@ -184,7 +184,7 @@ def test_a_seed_with_one_wrong_character_is_refused(place, character):
     ],
 )
 def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
-    (line,) = fail(f"{FLEET}auth = 'nkey'\n", {"SHARDFW_NATS_NKEY": text})
+    (line,) = fail(f"{FLEET}auth = 'nkey'\n", {"SHARDFW_FLEET_NKEY": text})
     assert line.startswith(f"node.toml:1: fleet.nkey_env: {message}")
     assert not text or text not in line
 
@@ -221,7 +221,7 @@ def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
         (
             FLEET + "password = 'pa55'\n",
             "4: fleet.password: a secret does not belong in this file: images and files get copied. "
-            'Write password_env = "SHARDFW_NATS_PASSWORD" or nkey_env = "SHARDFW_NATS_NKEY" and',
+            'Write password_env = "SHARDFW_FLEET_PASSWORD" or nkey_env = "SHARDFW_FLEET_NKEY" and',
         ),
         (FLEET + f"nkey = '{SEED}'\n", "4: fleet.nkey: a secret does not belong in this file"),
         (
@@ -247,7 +247,7 @@ def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
         (
             FLEET + f"auth = 'nkey'\nnkey_env = '{SEED} '\n",
             "5: fleet.nkey_env: this is not the name of an environment variable. Write a name such "
-            'as "SHARDFW_NATS_NKEY" and put the seed into that variable',
+            'as "SHARDFW_FLEET_NKEY" and put the seed into that variable',
         ),
         (
             FLEET + "auth = 'user'\nuser = 'ada'\npassword_env = 'NO'\n",
@@ -261,7 +261,7 @@ def test_a_wrong_seed_says_what_is_wrong_and_not_itself(fail, text, message):
         ),
         (
             FLEET + "auth = 'user'\nuser = 'ada'\n",
-            '1: fleet.password_env: auth = "user" needs the password. Set SHARDFW_NATS_PASSWORD, or '
+            '1: fleet.password_env: auth = "user" needs the password. Set SHARDFW_FLEET_PASSWORD, or '
             "write password_env or password_file",
         ),
         (
@@ -314,9 +314,17 @@ def test_harmless_values_of_what_a_fleet_excludes_are_let_pass(load):
     assert load(FLEET + text).fleet.enabled
 
 
+def test_the_login_of_whoever_gives_commands_gets_into_no_image(fail):
+    own = {"SHARDFW_NATS_PASSWORD": "pa55", "SHARDFW_NATS_NKEY": SEED}
+    (line,) = fail(f"{FLEET}auth = 'user'\nuser = 'ada'\n", own)
+    assert "needs the password. Set SHARDFW_FLEET_PASSWORD" in line
+    (line,) = fail(f"{FLEET}auth = 'nkey'\n", own)
+    assert "Set SHARDFW_FLEET_NKEY" in line
+
+
 @pytest.mark.parametrize("password", ["", "a b", 'a"b', "a\\b", "p" * 65, "pä"])
 def test_a_password_that_cannot_stand_in_json_is_refused(fail, password):
-    lines = fail(f"{FLEET}auth = 'user'\nuser = 'ada'\n", {"SHARDFW_NATS_PASSWORD": password})
+    lines = fail(f"{FLEET}auth = 'user'\nuser = 'ada'\n", {"SHARDFW_FLEET_PASSWORD": password})
     assert lines == [
         "node.toml:1: fleet.password_env: the password must be 1 to 64 printable characters "
         "without a space, a quote or a backslash"

@@ -28,9 +28,8 @@ from toolchain.cli.fleet.records import split
 from toolchain.cli.fleet.status import server_time
 from toolchain.cli.fleet.streams import EVENT_BYTES, make_streams
 from toolchain.cli.fleet.watch import View
-from toolchain.cli.fleet.words import CA_ENV, URL_ENV
+from toolchain.cli.fleet.words import CA_ENV, PASSWORD_ENV, URL_ENV
 from toolchain.cli.run_config import with_control_key, with_fleet, with_gateway, with_lines
-from toolchain.config.secret import PASSWORD_ENV
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

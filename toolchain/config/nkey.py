@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-NKEY_ENV = "SHARDFW_NATS_NKEY"
+NKEY_ENV = "SHARDFW_FLEET_NKEY"
 SEED_CHARS = 58
 SEED_KIND, USER_KIND = 18 << 3, 20 << 3
 CHECK_BYTES = 2

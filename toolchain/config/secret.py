@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from toolchain.config.section import Section
 
-PASSWORD_ENV = "SHARDFW_NATS_PASSWORD"  # noqa: S105 - the name of a variable
+PASSWORD_ENV = "SHARDFW_FLEET_PASSWORD"  # noqa: S105 - the name of a variable
 SECRET_KEYS = ("token", "bot_token", "secret", "password")
 SECRETS = {
     "bot": SECRET_KEYS,

@@ -5,6 +5,7 @@
 // The commands: firmware/docs/fleet.md#commands.
 import { parseArgs } from 'node:util';
 import { connect, errors } from '@nats-io/transport-node';
+import { login } from './login.mjs';
 
 const WAIT_MS = 5000;
 const { values, positionals } = parseArgs({
@@ -16,7 +17,7 @@ const { values, positionals } = parseArgs({
   },
 });
 
-const client = await connect({ servers: values.server });
+const client = await connect({ servers: values.server, ...login });
 try {
   const subject = `shardfw.${values.bot}.cmd.${values.shard}`;
   const answer = await client.request(subject, positionals[0], { timeout: WAIT_MS });

@@ -7,6 +7,7 @@
 import { parseArgs } from 'node:util';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
+import { login } from './login.mjs';
 
 const STREAM = 'SHARDFW_EV';
 const BATCH = 100;
@@ -17,15 +18,21 @@ const { values } = parseArgs({
   options: {
     server: { type: 'string', default: '127.0.0.1:4222' },
     bot: { type: 'string' },
-    durable: { type: 'string', default: 'worker' }, // readers of one name share the events
+    durable: { type: 'string', default: 'worker' }, // its place is kept under this name; one reader each
     count: { type: 'string', default: 'Infinity' }, // end after so many messages
   },
 });
 
-// What the node says of a session itself; this reader finds it out from the events.
+// What the node says of a session itself. What may be missing this reader finds out from the events;
+// RESTORED (a restart cost nothing) and THREADS_STALE (Fluxer: ask for threads anew) are for whoever needs them.
 const NOTICES = new Set(
   ['NEW_SESSION', 'RESUMED', 'RESTORED', 'THREADS_STALE', 'GAP'].map((name) => `SHARDFW_${name}`),
 );
+
+// What a message of the stream says: `d`, or of a stub for what was too large its type and size, to ask REST for it.
+function dataOf(kind, { d = null, type = null, size = null }) {
+  return kind === 'SHARDFW_OVERSIZE' ? { type, size } : d;
+}
 
 // The event of a message; undefined of a notice, and when no node wrote it.
 function eventOf(message) {
@@ -43,7 +50,7 @@ function eventOf(message) {
     session: id.slice(0, dash),
     sequence: Number(id.slice(dash + 1)),
     place: message.seq, // in the stream
-    data: message.json().d ?? null,
+    data: dataOf(type, message.json()),
   };
 }
 
@@ -92,8 +99,8 @@ function take(event) {
   return [...shard.notices(event), { shard: event.shard, type, s, d }];
 }
 
-const client = await connect({ servers: values.server });
-await (await jetstreamManager(client)).consumers.add(STREAM, {
+const client = await connect({ servers: values.server, ...login });
+await (await jetstreamManager(client, { checkAPI: false })).consumers.add(STREAM, {
   durable_name: values.durable,
   filter_subject: `shardfw.${values.bot}.ev.>`,
   ack_policy: AckPolicy.Explicit,

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import functools
 import sys
+from typing import Any
 
 import nats
 import nats.errors
@@ -19,9 +20,9 @@ WAIT_S = 5.0
 say = functools.partial(print, flush=True)
 
 
-async def send(server: str, bot: str, shard: int, command: str) -> int:
+async def send(server: str, bot: str, shard: int, command: str, who: dict[str, Any]) -> int:
     """Return the exit code: 0 when the node did it."""
-    client = await nats.connect(server)
+    client = await nats.connect(server, **who)
     try:
         answer = await client.request(f"shardfw.{bot}.cmd.{shard}", command.encode(), WAIT_S)
     except nats.errors.NoRespondersError:
@@ -37,9 +38,11 @@ async def send(server: str, bot: str, shard: int, command: str) -> int:
 
 
 if __name__ == "__main__":
+    from login import login  # type: ignore[import-not-found]  # beside this file
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", default="nats://127.0.0.1:4222")
     parser.add_argument("--bot", required=True)
     parser.add_argument("--shard", type=int, required=True)
     parser.add_argument("command")
-    sys.exit(asyncio.run(send(**vars(parser.parse_args()))))
+    sys.exit(asyncio.run(send(**vars(parser.parse_args()), who=login())))

@@ -30,7 +30,9 @@ WAIT_S = 5.0
 NOTICES = {
     f"SHARDFW_{name}" for name in ("NEW_SESSION", "RESUMED", "RESTORED", "THREADS_STALE", "GAP")
 }
-"""What the node says of a session itself; this reader finds it out from the events."""
+"""What the node says of a session itself. What may be missing this reader finds out from the events;
+RESTORED (a restart cost nothing) and THREADS_STALE (Fluxer: ask for threads anew) are for whoever needs them."""
+OVERSIZE = "SHARDFW_OVERSIZE"
 SEEN_MAX = 100_000
 """Ids that are remembered: more than can be delivered a second time."""
 say = functools.partial(print, flush=True)
@@ -47,7 +49,7 @@ class Event:
         session: Of the gateway.
         sequence: `s` of the dispatch in its session.
         place: In the stream.
-        data: `d` of the dispatch.
+        data: `d` of the dispatch; of one that was too large its type and size, to ask REST for it.
     """
 
     shard: int
@@ -67,9 +69,16 @@ class Event:
         shard, kind = message.subject.split(".")[-2:]
         if "g" not in words or not session or kind in NOTICES:
             return None
-        data = json.loads(message.data).get("d")
+        data = data_of(kind, json.loads(message.data))
         place = message.metadata.sequence.stream
         return cls(int(shard), kind, int(words["g"]), session, int(sequence), place, data)
+
+
+def data_of(kind: str, body: dict[str, Any]) -> object:
+    """Return what a message of the stream says: `d`, or of a stub what it stands for."""
+    if kind == OVERSIZE:
+        return {key: body.get(key) for key in ("type", "size")}
+    return body.get("d")
 
 
 @dataclass
@@ -133,9 +142,9 @@ class Reader:
         yield {"shard": event.shard, "type": event.type, "s": event.sequence, "d": event.data}
 
 
-async def read(server: str, bot: str, durable: str, count: int | None) -> None:
+async def read(server: str, bot: str, durable: str, count: int | None, who: dict[str, Any]) -> None:
     """Read until so many messages are done with; None = for ever."""
-    client = await nats.connect(server)
+    client = await nats.connect(server, **who)
     subscription = await client.jetstream().pull_subscribe(
         f"shardfw.{bot}.ev.>", durable=durable, stream=STREAM
     )
@@ -156,9 +165,13 @@ async def read(server: str, bot: str, durable: str, count: int | None) -> None:
 
 
 if __name__ == "__main__":
+    from login import login  # type: ignore[import-not-found]  # beside this file
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", default="nats://127.0.0.1:4222")
     parser.add_argument("--bot", required=True)
-    parser.add_argument("--durable", default="worker", help="readers of one name share the events")
+    parser.add_argument(
+        "--durable", default="worker", help="its place is kept under this name; one reader each"
+    )
     parser.add_argument("--count", type=int, help="end after so many messages")
-    asyncio.run(read(**vars(parser.parse_args())))
+    asyncio.run(read(**vars(parser.parse_args()), who=login()))

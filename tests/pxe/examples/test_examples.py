@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import ssl
 from contextlib import asynccontextmanager
 
 import nats
 import pytest
 
-from pxe.nats import NatsServer, settle
+from pxe.gateway.certificates import make_chain
+from pxe.nats import NatsOptions, NatsServer, NatsUser, reader_permissions, settle
 from tests.support.fleet_cli import BOT, new_fleet
 from tests.support.fleet_examples import LANGUAGES, command, consume
 from toolchain.cli.fleet.connect import EVENTS
+from toolchain.config.nkey import nkey_of, seed_text
 
 pytestmark = pytest.mark.parametrize("language", LANGUAGES)
 
@@ -27,9 +30,9 @@ async def fleet():
             await client.close()
 
 
-async def publish(client, s, *, g=1, session="one", kind="MESSAGE_CREATE", shard=0):
+async def publish(client, s, *, g=1, session="one", kind="MESSAGE_CREATE", shard=0, **fields):
     """Publish as a node does; return whether the stream had it already."""
-    body = json.dumps({"t": kind, "s": s, "op": 0, "d": {"from": g}}).encode()
+    body = json.dumps({"t": kind, "s": s} | (fields or {"op": 0, "d": {"from": g}})).encode()
     headers = {"Nats-Msg-Id": f"{session}-{s}", "Shardfw": f"g={g} n=n{g} t=4 s={s}"}
     subject = f"shardfw.{BOT}.ev.{shard}.{kind}"
     return (await client.jetstream().publish(subject, body, headers=headers)).duplicate
@@ -142,6 +145,47 @@ def test_what_the_stream_took_late_is_read_late_whoever_published_it(language):
     assert seen(asyncio.run(main())) == [
         (1, 1), (2, 2), ("GAP", 3, 4), (5, 2), (3, 1), (4, 2), (6, 2),
     ]  # fmt: skip
+
+
+def test_a_stub_says_what_was_too_large(language):
+    async def main():
+        async with fleet() as (server, client):
+            await publish(client, 1, kind="SHARDFW_OVERSIZE", type="GUILD_CREATE", size=700_000)
+            return await consume(language, server.url, BOT, 1)
+
+    d = {"type": "GUILD_CREATE", "size": 700_000}
+    assert asyncio.run(main()) == [{"shard": 0, "type": "SHARDFW_OVERSIZE", "s": 1, "d": d}]
+
+
+def test_a_login_that_may_read_and_command_is_enough(language, tmp_path):
+    word = "pw"
+    chain, key, may = (
+        make_chain(("127.0.0.1", "localhost")),
+        nkey_of(bytes(32)),
+        reader_permissions(BOT),
+    )
+    (tmp_path / "ca.pem").write_bytes(chain.root)
+    users = NatsUser("ada", word, permissions=may), NatsUser(nkey=key.public, permissions=may)
+    trust = {"SHARDFW_NATS_CA": str(tmp_path / "ca.pem")}
+    boss = {"SHARDFW_NATS_USER": "boss", "SHARDFW_NATS_PASSWORD": word} | trust
+    logins = boss | {"SHARDFW_NATS_USER": "ada"}, {"SHARDFW_NATS_NKEY": seed_text(key.seed)} | trust
+
+    async def main():
+        options = NatsOptions((NatsUser("boss", word), *users), chain)
+        async with NatsServer(options) as server:
+            await new_fleet(server.url, **boss)
+            tls = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+            client = await nats.connect(server.url, user="boss", password=word, tls=tls)
+            await publish(client, 1)
+            found = []
+            for name, login in zip("ab", logins, strict=True):
+                lines = await consume(language, server.url, BOT, 1, "--durable", name, **login)
+                said = await command(language, server.url, BOT, 0, '{"op":"restart"}', **login)
+                found.append((seen(lines), said))
+            await client.close()
+            return found
+
+    assert asyncio.run(main()) == [([(1, 1)], (1, "no node owns shard 0 now"))] * 2
 
 
 def test_a_command_is_answered_refused_or_without_an_owner(language):

@@ -25,8 +25,8 @@ PUBLIC = nkeys.from_seed(bytearray(SEED.encode())).public_key
 )
 def test_the_secret_is_in_the_image_alone(tmp_path, monkeypatch, lines, secret, kept):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHARDFW_NATS_PASSWORD", PASSWORD)
-    monkeypatch.setenv("SHARDFW_NATS_NKEY", SEED)
+    monkeypatch.setenv("SHARDFW_FLEET_PASSWORD", PASSWORD)
+    monkeypatch.setenv("SHARDFW_FLEET_NKEY", SEED)
     text = f"[fleet]\nbot = 'b1'\nnode = 'n7'\nservers = ['nats.lan']\n{lines}\n"
     (tmp_path / "node.toml").write_text(text)
     result = CliRunner().invoke(command, ["-c", "node.toml", "-o", "out", "--json"])

@@ -20,9 +20,18 @@ from nats.js.api import Header
 
 from firmware.layouts.bus import CLUSTER_VERSION_LEAST
 from toolchain.cli.fleet.records import NAME
-from toolchain.cli.fleet.words import CA_ENV, DOCS, URL_ENV, gone, is_of_login, not_let_in, refusal
-from toolchain.config.nkey import NKEY_ENV, parse_nkey
-from toolchain.config.secret import PASSWORD_ENV
+from toolchain.cli.fleet.words import (
+    CA_ENV,
+    DOCS,
+    NKEY_ENV,
+    PASSWORD_ENV,
+    URL_ENV,
+    gone,
+    is_of_login,
+    not_let_in,
+    refusal,
+)
+from toolchain.config.nkey import parse_nkey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

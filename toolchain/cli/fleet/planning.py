@@ -54,7 +54,7 @@ def _print_findings(findings: list[Finding]) -> None:
 Examples:
   shardfw fleet init --bot b1 --total 16 --slots 4 --new    the first time
   shardfw fleet init --bot b1                               write what is missing
-  shardfw fleet init --bot b1 --check --monitor http://n1.lan:8222""",
+  shardfw fleet init --bot b1 --check --monitor http://127.0.0.1:8222""",
 )
 @plan_options
 @click.option(

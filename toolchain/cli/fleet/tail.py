@@ -129,7 +129,7 @@ def parse(message: Msg) -> Event | None:
     if kind in consumer.NOTICES:
         data: object = {key: body.get(key) for key in ("first", "second")}
     else:
-        data = body.get("d")
+        data = consumer.data_of(kind, body)
     return Event(number, kind, node, numbers[0], numbers[1], numbers[2], data)
 
 

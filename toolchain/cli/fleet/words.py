@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from toolchain.config.nkey import NKEY_ENV
-from toolchain.config.secret import PASSWORD_ENV
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -17,6 +14,8 @@ if TYPE_CHECKING:
     from toolchain.cli.fleet.connect import Login
 
 URL_ENV, CA_ENV = "SHARDFW_NATS_URL", "SHARDFW_NATS_CA"
+PASSWORD_ENV, NKEY_ENV = "SHARDFW_NATS_PASSWORD", "SHARDFW_NATS_NKEY"
+"""Whoever gives the commands. What goes into an image has other variables, so that this never does."""
 DOCS = "firmware/docs/fleet-operator.md"
 
 
