@@ -140,6 +140,7 @@ def reader_permissions(bot: str) -> dict[str, object]:
     """
     return {
         "publish": [
+            "$JS.API.STREAM.INFO.SHARDFW_EV",
             "$JS.API.CONSUMER.INFO.SHARDFW_EV.*",
             f"$JS.API.CONSUMER.CREATE.SHARDFW_EV.*.shardfw.{bot}.ev.>",
             "$JS.API.CONSUMER.MSG.NEXT.SHARDFW_EV.*",

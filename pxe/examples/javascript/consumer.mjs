@@ -100,11 +100,17 @@ function take(event) {
 }
 
 const client = await connect({ servers: values.server, ...login });
-await (await jetstreamManager(client, { checkAPI: false })).consumers.add(STREAM, {
+const manager = await jetstreamManager(client, { checkAPI: false });
+const { ack_floor: done } = await manager.consumers.add(STREAM, {
   durable_name: values.durable,
   filter_subject: `shardfw.${values.bot}.ev.>`,
   ack_policy: AckPolicy.Explicit,
 });
+const { first_seq: first } = (await manager.streams.info(STREAM)).state;
+if (done.stream_seq > 0 && done.stream_seq < first - 1) {
+  // While no reader was here the stream dropped its oldest, of this bot or of another one.
+  console.log(JSON.stringify({ notice: 'DROPPED', after: done.stream_seq, before: first }));
+}
 const consumer = await jetstream(client).consumers.get(STREAM, values.durable);
 let left = Number(values.count);
 while (left > 0) {

@@ -145,9 +145,15 @@ class Reader:
 async def read(server: str, bot: str, durable: str, count: int | None, who: dict[str, Any]) -> None:
     """Read until so many messages are done with; None = for ever."""
     client = await nats.connect(server, **who)
-    subscription = await client.jetstream().pull_subscribe(
+    stream = client.jetstream()
+    subscription = await stream.pull_subscribe(
         f"shardfw.{bot}.ev.>", durable=durable, stream=STREAM
     )
+    done = (await subscription.consumer_info()).ack_floor
+    first = (await stream.stream_info(STREAM)).state.first_seq
+    if done and 0 < done.stream_seq < first - 1:
+        # While no reader was here the stream dropped its oldest, of this bot or of another one.
+        say(json.dumps({"notice": "DROPPED", "after": done.stream_seq, "before": first}))
     reader = Reader()
     while count is None or count > 0:
         try:

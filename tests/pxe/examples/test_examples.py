@@ -147,6 +147,24 @@ def test_what_the_stream_took_late_is_read_late_whoever_published_it(language):
     ]  # fmt: skip
 
 
+def test_what_the_stream_dropped_meanwhile_is_said(language):
+    async def main():
+        async with fleet() as (server, client):
+            for s in range(1, 6):
+                await publish(client, s)
+            first = await consume(language, server.url, BOT, 2)
+            stream = client.jetstream()
+            config = (await stream.stream_info(EVENTS)).config
+            config.max_msgs = 1
+            await stream.update_stream(config)
+            return first, await consume(language, server.url, BOT, 1)
+
+    first, then = asyncio.run(main())
+    assert seen(first) == [(1, 1), (2, 1)]
+    assert then[0] == {"notice": "DROPPED", "after": 2, "before": 5}
+    assert seen(then[1:]) == [(5, 1)]
+
+
 def test_a_stub_says_what_was_too_large(language):
     async def main():
         async with fleet() as (server, client):
