@@ -29,6 +29,11 @@ _NO_ACTION = "no profile gives 4015 or 4000 an action, and behind the last row s
 _SECONDS = "seconds since 1970, and between two of them, are far below 2**63"
 _EQUAL = "the CMP of equal values has cleared CF"
 _MOVED = "the MOV before has cleared the upper half"
+_TIME = "times are far below 2**63; none is negative when read with a sign"
+_FEW = "a node holds at most HELD_MAX slots; no count of them is negative"
+_NINTH = "behind the last entry lie fields that are no slot in such a phase"
+_KEPT = "the routine that was called in between leaves that register as it was"
+_SIZE = "a size is below 64 MiB; none is negative when read with a sign"
 
 # Layer by layer: routine -> mutant -> reason.
 SURVIVORS: dict[str, dict[str, str]] = {
@@ -68,6 +73,95 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "xor edi, edi -> nop #2": "EDI is zero since the first line",
     },
     # -- fleet
+    "claims_tick": {
+        "cmova eax, ecx -> cmovg eax, ecx": _FEW,
+        "jae none -> jge none": _FEW,
+        "jb loop_3 -> jl loop_3": "a plan has at most FLEET_SLOTS_MAX slots",
+        "jbe endif_7 -> jle endif_7": _TIME,
+        "ja note -> jg note": _TIME,
+        "mov edx, r13d -> mov r13d, edx #2": _KEPT,
+        "mov edx, r13d -> nop #2": _KEPT,
+        "mov rsi, r12 -> mov r12, rsi #2": _KEPT,
+        "mov rsi, r12 -> nop #2": _KEPT,
+    },
+    "claim_time": {
+        "cmovb rdx, rcx -> cmovl rdx, rcx": _TIME,
+    },
+    "claim_slot": {
+        "mov ecx, 8 -> mov ecx, 9": _NINTH,
+    },
+    "owning_start": {
+        "jae endloop_2 -> jge endloop_2": _TABLE,
+    },
+    "owning_refresh": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
+    },
+    "owning_stop": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
+    },
+    "owning_end": {
+        "jb endloop_2 -> jl endloop_2": _TABLE,
+    },
+    "owning_guard": {
+        "cmp r13d, 8 -> cmp r13d, 9": _NINTH,
+        "jbe loop_2 -> jle loop_2": _FEW,
+    },
+    "owning_tick": {
+        "jb out_3 -> jl out_3": _STATE,
+        "ja out_3 -> jg out_3": _STATE,
+        "cmp r13d, 8 -> cmp r13d, 9": _NINTH,
+        "jbe loop_1 -> jle loop_1": _FEW,
+    },
+    "handover_want": {
+        "ja nothing -> jg nothing": _TIME,
+        "clc -> nop": "the CMP or TEST on each way here has cleared CF",
+        "xor ecx, ecx -> nop #2": "the line has no values, so `log_write` takes none from ECX",
+    },
+    "handover_shard": {
+        "ja out -> jg out": _TIME,
+        "ja out -> jg out #2": _TIME,
+        "ja out -> jg out #3": "a step is one of its enum's few values, none of which is negative",
+        "jae out -> jge out": _TABLE,
+    },
+    "handover_tick": {
+        "ja later -> jg later": _TIME,
+        "jb endloop_4 -> jl endloop_4": _TABLE,
+        "jbe out_6 -> jle out_6": _TIME,
+    },
+    "handover_read": {
+        "jc again -> nop": "`key_number` gives zero where it finds no number, and zero leads to the same place",
+    },
+    "handover_answer": {
+        "jb out -> jl out": _TABLE,
+        "jbe out -> jle out": _TIME,
+    },
+    "outbox_refused": {
+        "jbe later -> jle later": _SIZE,
+        "jb endif_4 -> jbe endif_4": _SAME,
+    },
+    "outbox_answer": {
+        "jb refused -> jl refused": _SIZE,
+    },
+    "outbox_overdue": {
+        "jbe endif_3 -> jle endif_3": _TIME,
+    },
+    "publish_whole": {
+        "mov rsi, r12 -> nop": _KEPT,
+        "mov r8d, r14d -> mov r14d, r8d": _KEPT,
+        "mov r8d, r14d -> nop": _KEPT,
+        "ja stub -> jg stub": _SIZE,
+        "jbe fits -> jle fits": _SIZE,
+    },
+    "outbox_room": {
+        "jae full -> jge full": "there are at most ENTRIES publications; no count of them is negative",
+        "ja full -> jg full": "positions count bytes, and their difference is far below 2**63",
+    },
+    "outbox_head": {
+        "lea rsi, byte [rel publish_subject] -> nop": _BEHIND,
+    },
+    "outbox_publish": {
+        "clc -> nop": "the ADD of two addresses below 4 GB has left CF clear",
+    },
     "clocks_compare": {
         "jb base -> jl base": _SECONDS,
         "jae frozen -> jge frozen": _SECONDS,

@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     from toolchain.asm.routine import Routine
 
 FLEET = (
-    *("budget", "delivery", "guard", "held", "judge"),
-    *("orders", "renew", "ticket", "watch"),
+    *("budget", "claim", "delivery", "guard", "held"),
+    *("judge", "orders", "renew", "ticket", "watch"),
 )
 """Modules of the fleet that decide which slots a node may run, and for how long."""
+SHARDS = ("owning", "handover", "handover_answer")
+"""Modules of the node that let shards of a slot begin, end, and take their sessions along."""
+EVENTS = ("acks", "outbox", "publish")
+"""Modules of the events that decide what counts, and what is published once."""
 SCORE_PERCENT = 95
 """What each layer must reach."""
 # Layer -> modules (with a dot at the end) or routines, by their full names.
@@ -29,6 +33,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "firmware.node.main.slot_add",
     ),
     "fleet": tuple(f"firmware.fleet.{name}." for name in FLEET),
+    "shards": tuple(f"firmware.node.{name}." for name in SHARDS),
+    "events": tuple(f"firmware.events.{name}." for name in EVENTS),
 }
 RECORDED = (
     *("console", "lease", "lease_orders", "main", "moving", "plan"),
@@ -40,6 +46,8 @@ TESTS = (
     "tests/firmware/gateway",
     *(f"tests/firmware/node/test_{name}.py" for name in RECORDED),
     *(f"tests/firmware/fleet/test_{name}.py" for name in FLEET),
+    *(f"tests/firmware/node/test_{name}.py" for name in SHARDS),
+    *(f"tests/firmware/events/test_{name}.py" for name in EVENTS),
 )
 """All calls count for all layers, so that the verdict on a routine never depends on the choice."""
 

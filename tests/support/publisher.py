@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emulator.memory import Region
-from firmware.layouts.bus import BUS, BUS_IN
+from firmware.layouts.bus import BUS, BUS_IN, BusKind
 from firmware.layouts.fleet_config import FLEET_CONFIG
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.node import CLOCK, CORE
@@ -124,4 +124,5 @@ class Publisher:
         """Lay an answer of the stream down as the message in hand."""
         message = self.lab.g(BUS_IN)
         message.inbox, message.status, message.body_len = number, status, len(body)
+        message.kind = BusKind.MESSAGE
         message.body = self.lab.put(body)

@@ -339,7 +339,8 @@ class Runner:
     def _take(self, line: SerialLine) -> None:
         """Take one serial line: board, sessions, listener."""
         parsed = self.board.feed(line.seconds, line.text)
-        if parsed is not None and parsed.code in (log.NODE_STARTED, log.NODE_STOPPING):
+        keeps = self._keeper is not None and not self._keeper.ended.is_set()
+        if keeps and parsed and parsed.code in (log.NODE_STARTED, log.NODE_STOPPING):
             self._saves = parsed.code is log.NODE_STOPPING
             self._keeping = asyncio.ensure_future(self._keep(self._keeping))
         self._changed.set()
@@ -362,13 +363,14 @@ class Runner:
 
     async def _end_keeping(self) -> None:
         """Let a stop have its sessions; whatever else goes on ends at once."""
-        if self._keeper is None or self._keeping is None:
+        if self._keeper is None:
             return
-        if self._saves:
+        if self._saves and self._keeping is not None:
             await asyncio.wait([self._keeping], timeout=KEEP_S)
-        self._keeper.ended.set()
-        with contextlib.suppress(NodeError):
-            await self._keeping
+        self._keeper.ended.set()  # and nothing begins any more
+        if self._keeping is not None:
+            with contextlib.suppress(NodeError):
+                await self._keeping
 
     async def _where(self, _request: dict[str, Any]) -> dict[str, object]:
         """Tell where the node is reached from this machine, with which key, and whom it trusts.

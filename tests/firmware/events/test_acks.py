@@ -60,6 +60,101 @@ def counts(node):
     return (box.acknowledged, box.duplicates, box.refused, box.overdue)
 
 
+LEAST = b'{"stream":"SHARDFW_EV",'
+"""How a yes begins, and as long as the shortest: what cannot hold `true}` behind it is none."""
+
+
+@pytest.fixture(params=[0, ENTRIES + 3, 2**32 - 1])
+def first(request, node):
+    """The number of the next publication; entries are used again and again."""
+    node.box.first = node.box.next = node.box.sending = request.param
+    for n in range(ENTRIES):
+        node.box.entries[n].end = 7
+    return request.param
+
+
+def number(first, n):
+    return (first + n) % 2**32
+
+
+def test_the_entry_of_a_number_is_its_low_bits(node, first):
+    publish(node, 40, 1)
+    publish(node, 41, 1, size=HEAD_MAX + STUB_MAX + 1)
+    start, end = (node.box.entries[number(first, n) % ENTRIES].end for n in range(2))
+    answer(node, number(first, 1), LARGE)
+    assert node.box.too_large == end - start
+    assert told("slot=1 sequence=41 status=0 error=10054\n") == 1
+    answer(node, first)
+    assert (node.shard(1).gateway.seq_acked, node.shard(1).events.stuck) == (40, Stuck.FAILED)
+
+
+def test_the_oldest_begins_where_what_is_freed_ends(node, first):
+    publish(node, 41, size=HEAD_MAX + STUB_MAX + 1)
+    end = node.box.end
+    answer(node, first, LARGE)
+    assert node.box.too_large == end
+
+
+def test_a_number_that_was_not_given_yet_is_none(node, first):
+    publish(node, 41)
+    node.box.entries[number(first, 1) % ENTRIES].state = EntryState.WAITING
+    answer(node, number(first, 1))
+    assert counts(node) == (0, 0, 0, 0)
+
+
+def test_what_leaves_again_is_known_by_its_number(node, first):
+    publish(node, 41)
+    publish(node, 42)
+    node.box.sending = number(first, 1)
+    LAB.g(BUS).links[DATA].midway = 1
+    answer(node, number(first, 1))
+    assert counts(node) == (0, 0, 0, 0)
+    answer(node, first)
+    assert counts(node) == (1, 0, 0, 0)
+
+
+def test_overdue_is_the_entry_of_its_number(node, first):
+    publish(node, 41)
+    node.now += ACK_TIMEOUT_MS * MS
+    assert node.call(outbox_overdue).outputs["rax"] == NEVER
+    assert (counts(node), node.shard().events.stuck) == ((0, 0, 0, 1), Stuck.FAILED)
+
+
+def test_gap_of_a_number(node, first):
+    publish(node, 40)
+    stream = owe(node, first)
+    answer(node, first)
+    assert stream.gap_told == GapTold.ALL
+
+
+@pytest.mark.parametrize(("more", "known"), [(0, 0), (1, HEAD_MAX + STUB_MAX + 1)])
+def test_what_is_no_larger_than_a_stub_is_never_too_large(node, more, known):
+    publish(node, 40, size=1_000)
+    beside = node.box.end - 1_000
+    publish(node, 41, size=HEAD_MAX + STUB_MAX - beside + more)
+    answer(node, 1, LARGE)
+    assert node.box.too_large == known
+
+
+@pytest.mark.parametrize(("size", "taken"), [(27, 0), (28, 1)])
+def test_a_yes_has_room_for_its_words(node, size, taken):
+    publish(node, 41)
+    answer(node, 0, LEAST.ljust(size, b"x"))
+    assert counts(node) == (taken, 0, 1 - taken, 0)
+
+
+def test_a_sequence_may_be_large(node):
+    publish(node, 2**31)
+    answer(node, 0)
+    assert node.shard().gateway.seq_acked == 2**31
+
+
+def test_a_refusal_names_its_slot_and_its_status(node):
+    publish(node, 41, 1)
+    answer(node, 0, b"", status=503)
+    assert told("slot=1 sequence=41 status=503 error=0\n") == 1
+
+
 @pytest.mark.parametrize(("body", "double"), [(TAKEN, 0), (OLD_SERVER, 0), (KNOWN, 1)])
 def test_taken_counts(node, body, double):
     publish(node, 41)

@@ -47,6 +47,13 @@ def test_publication_is_what_nats_reads(node):
     assert (node.box.first, node.box.next, node.box.published) == (0, 1, 1)
 
 
+def test_a_notice_has_the_boot_and_the_number_of_its_publication(node):
+    node.box.first = node.box.next = 5
+    node.box.notice = 1
+    publish(node)
+    assert b"\r\nNats-Msg-Id: 3fa2c1d0-5\r\nShardfw: g=7 n=n525400123456 " in node.queued()
+
+
 def test_publications_follow_each_other(node):
     publish(node)
     end = node.box.end

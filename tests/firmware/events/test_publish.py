@@ -9,7 +9,7 @@ from firmware.layouts.events import Stuck
 from firmware.layouts.gateway import GatewayState
 from firmware.layouts.outbox import ASSEMBLIES, ENTRIES, HEAD_MAX
 from firmware.layouts.shard import ShardFlag
-from firmware.limits import ASSEMBLY_BYTES
+from firmware.limits import ASSEMBLY_BYTES, OUTBOX_BYTES
 from tests.support.lab import Lab
 from tests.support.publisher import NOW, REGIONS, Publisher
 
@@ -95,15 +95,45 @@ def test_what_the_stream_refused_for_its_size_is_told_by_a_stub(node, refused, s
     assert (b"Nats-Msg-Id: 5f2c8e0a9b-41\r\n" in node.queued(), node.box.oversize) == (True, stub)
 
 
-def test_message_larger_than_a_buffer_becomes_a_stub(node):
+@pytest.mark.parametrize("more", [0, 900])
+def test_message_larger_than_a_buffer_becomes_a_stub(node, more):
     part(node, b"x", first=True)
     node.box.assemblies[0].filled = ASSEMBLY_BYTES
-    part(node, b"y" * 900)
+    part(node, b"y" * more)
     whole(node, b"z")
-    size = ASSEMBLY_BYTES + 901
+    size = ASSEMBLY_BYTES + more + 1
     text = b'{"t":"SHARDFW_OVERSIZE","size":%d,"s":41,"type":"MESSAGE_CREATE"}'
     assert body(node) == text % size
     assert owners(node) == [0, 0, 0, 0]
+
+
+def test_message_as_large_as_a_buffer_is_no_stub(node):
+    """There is room for a stub alone, so the whole one is dropped."""
+    part(node, b"x", first=True)
+    node.box.assemblies[0].filled = ASSEMBLY_BYTES
+    node.box.end = OUTBOX_BYTES - HEAD_MAX - 1_000
+    whole(node, b"")
+    assert (node.box.oversize, node.box.dropped) == (0, 1)
+
+
+def test_the_end_of_a_message_whose_buffer_was_taken_away_is_a_hole(node):
+    part(node, b"half", first=True)
+    node.box.assemblies[0].owner = 0
+    part(node, b"of ")
+    assert owners(node) == [0, 0, 0, 0]
+    whole(node, b"it")
+    assert (node.shard().events.stuck, node.box.dropped) == (Stuck.DROPPED, 1)
+    assert node.queued() == b""
+
+
+def test_a_first_part_without_a_buffer_stays_where_it_is(node):
+    for n in range(ASSEMBLIES):
+        row = node.box.assemblies[n]
+        row.owner, row.since, row.begun = 9, NOW, NOW
+    part(node, b"half", first=True)
+    stream = node.shard().events
+    assert (stream.part_len, LAB.machine.read(stream.part_at, 4)) == (4, b"half")
+    assert owners(node) == [9, 9, 9, 9]
 
 
 def test_without_room_nothing_behind_the_hole_is_published(node):

@@ -132,15 +132,16 @@ def test_claim_slot_that_cannot_be_sent_leaves_nothing_behind():
     assert (held().phase, fleet.claims, fleet.holding) == (HeldPhase.NONE, 0, 0)
 
 
-def test_claim_slot_takes_the_first_free_entry_or_none():
+@pytest.mark.parametrize("free", [0, 3, HELD_MAX - 1])
+def test_claim_slot_takes_the_first_free_entry_or_none(free):
     show(0)
     for n in range(HELD_MAX):
         held(n).phase = HeldPhase.GONE
     call(claim_slot, slot=0)
     assert BENCH.queued() == b""
-    held(3).phase = HeldPhase.NONE
+    held(free).phase = HeldPhase.NONE
     call(claim_slot, slot=0)
-    assert held(3).phase == HeldPhase.CLAIMING
+    assert held(free).phase == HeldPhase.CLAIMING
 
 
 @pytest.mark.parametrize(

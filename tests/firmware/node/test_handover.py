@@ -114,7 +114,14 @@ def test_what_the_stream_has_not_acknowledged_is_not_saved():
 
 @pytest.mark.parametrize(
     ("state", "sequence"),
-    [(G.IDLE, 99), (G.WAIT_HELLO, 99), (G.WAIT_READY, 99), (G.WAIT_RESUMED, 78), (G.READY, 78)],
+    [
+        (G.IDLE, 99),
+        (G.WAIT_HELLO, 99),
+        (G.WAIT_READY, 99),
+        (G.WAIT_RESUMED, 78),
+        (G.READY, 78),
+        (G.ANSWER, 99),
+    ],
 )
 def test_which_sequence_counts_depends_on_the_connection(state, sequence):
     shard, _ = keeping()
@@ -232,6 +239,16 @@ def test_without_a_link_nothing_changes(step):
     tick()
     assert (BENCH.queued(), row.request, LAB.g(HANDOVER).under_way) == (b"", R.NONE, 0)
     assert (row.live, row.stale) == (1, 1)
+
+
+def test_without_a_link_no_fence_is_asked_for():
+    shard = shard_in(BENCH)
+    give_session(shard, 0)
+    shard.session.valid = shard.flags = 0
+    row = row_in(BENCH, step=S.FENCE, revision=10, sequence=77, live=1)
+    BENCH.link.state = LinkState.DOWN
+    tick()
+    assert (row.request, row.step, LAB.g(HANDOVER).under_way) == (R.NONE, S.FENCE, 0)
 
 
 @pytest.mark.parametrize("gone", ["stopped", "freed", "unleased"])

@@ -93,12 +93,20 @@ def test_no_record_is_nothing_to_identify_by_until_the_store_has_confirmed_it():
     assert BENCH.lines() == []
 
 
-def test_a_session_that_ended_has_to_be_confirmed_too():
+@pytest.mark.parametrize("rest", [b"0 - -", b"77 - ws://gw.test"])
+def test_a_session_that_ended_has_to_be_confirmed_too(rest):
     shard, row = asked(R.READ)
-    hear(b"1 2 16 0 - -", FOUND)
+    hear(b"1 2 16 " + rest, FOUND)
     assert (row.step, row.revision, row.live) == (S.FENCE, 10, 0)
     assert not settled(shard)
     assert BENCH.lines() == []
+
+
+def test_a_session_of_which_nothing_came_yet_is_one():
+    shard, row = asked(R.READ)
+    hear(b"1 2 16 0 5f2c8e0a9b -", FOUND)
+    assert (row.step, row.sequence, row.live) == (S.FENCE, 0, 1)
+    assert (bytes(shard.session.session_id[: len(SESSION_ID)]), row.revision) == (SESSION_ID, 10)
 
 
 @pytest.mark.parametrize("head", [(FOUND, 0), (ABSENT, 404)])
@@ -156,6 +164,12 @@ def test_a_later_generation_is_the_end_of_our_say(body):
     assert (shard.load, LAB.g(CORE).slots[1].deadline) == (SessionLoad.OPEN, NEVER)
     assert LAB.g(HANDOVER).lost == 1
     assert BENCH.lines() == ["fleet.sessionLost generation=3 later=4"]
+
+
+def test_a_later_generation_may_be_a_large_number():
+    _, row = asked(R.READ)
+    hear(b"1 4294967294 16 77 5f2c8e0a9b ws://gw.test", FOUND)
+    assert (row.step, LAB.g(HANDOVER).lost) == (S.OVER, 1)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,32 @@ def test_a_look_that_cannot_tell_lets_no_shard_speak(node):
     assert node.shards() == []
 
 
+def test_a_turn_that_has_looked_silences_nothing_more(node):
+    node.hold()
+    node.tick()
+    LAB.g(FLEET_CONFIG).magic, LAB.g(FLEET).rtc_seen = FLEET_MAGIC, 1
+    node.held().phase = P.GONE
+    assert LAB.call(owning_look).outputs["cf"] == 0
+    assert (node.shards(), node.held().phase) == ([(4, 1), (5, 1)], P.GONE)
+
+
+def test_every_slot_that_is_gone_is_silenced_in_one_turn(node):
+    for n, start, slot in ((0, 4, 1), (1, 9, 3), (HELD_MAX - 1, 12, 5)):
+        node.hold(n, start=start, count=1, slot=slot)
+    node.tick()
+    node.held(1).phase = node.held(HELD_MAX - 1).phase = P.GONE
+    node.guard()
+    assert node.shards() == [(4, 1)]
+    assert [node.held(n).phase for n in (0, 1, HELD_MAX - 1)] == [P.RUNNING, P.NONE, P.NONE]
+
+
+def test_a_node_without_slots_looks_at_none(node):
+    node.hold(phase=P.GONE)
+    LAB.g(FLEET).holding = 0
+    node.guard()
+    assert node.held().phase == P.GONE
+
+
 def test_a_new_shard_has_nothing_of_the_record_of_another(node):
     state = LAB.g(HANDOVER)
     row = state.rows[0]

@@ -17,6 +17,7 @@ from toolchain.cli.run import _patience, _print_line, command
 from toolchain.cli.run_config import with_control_key, with_gateway, with_lines
 from toolchain.cli.runner import RunError, Runner, RunOptions
 from toolchain.cli.runtime import RunnerError
+from toolchain.cli.sessions import SessionKeeper, SessionStore
 from toolchain.cli.view import render
 from toolchain.config import load_config
 
@@ -342,3 +343,15 @@ def test_the_wait_follows_the_groups_that_identify(count, keys, seconds):
 
 def test_the_report_is_json():
     assert json.loads(json.dumps(runner_of().report()))["ready"] == 0
+
+
+def test_a_line_behind_the_end_offers_no_session(tmp_path):
+    async def late():
+        made = Runner(RunOptions(load_config(None, {}), "late"))
+        made._keeper = SessionKeeper(SessionStore(tmp_path / "late.sessions.json"))
+        await made._end_keeping()
+        made._take(SerialLine(1.0, NODE_STARTED))
+        return made
+
+    made = asyncio.run(late())
+    assert (made._keeping, len(made.board.lines)) == (None, 1)
