@@ -11,6 +11,7 @@ from firmware.gateway.timers import gateway_tick
 from firmware.layouts.bus import BUS_IN
 from firmware.layouts.events import Stuck
 from firmware.layouts.gateway import GatewayState
+from firmware.layouts.json import T_MAX
 from firmware.layouts.node import CORE
 from firmware.layouts.outbox import ASSEMBLIES, ENTRIES, OUTBOX, STALL_RETRY_MS
 from firmware.layouts.shard import End
@@ -106,6 +107,33 @@ def test_ready_is_published_whole(c, cut):
     assert c.published() == [("READY", text)]
     assert b"Nats-Msg-Id: " + ready_data()["session_id"].encode() + b"-1\r\n" in queued(LAB)
     assert c.gateway.seq_acked == 1
+
+
+def test_ready_of_a_new_session_is_published_whatever_the_last_one_came_to(c):
+    c.hello()
+    c.shard.sequence = 41
+    c.dispatch("READY", 1, ready_data())
+    assert [name for name, _ in c.published()] == ["READY"]
+
+
+def test_a_part_between_two_sessions_takes_no_buffer(c):
+    c.hello()
+    c.gateway.state = GatewayState.ANSWER
+    c.raw(server_frame(1, message("A", 2, {"content": "x" * 300}))[:200])
+    assert [c.box.assemblies[n].owner for n in range(ASSEMBLIES)] == [0] * ASSEMBLIES
+
+
+def test_a_sequence_may_be_large(c):
+    c.ready()
+    c.dispatch("A", 2**31 + 5)
+    assert [name for name, _ in c.published()] == ["A"]
+
+
+@pytest.mark.parametrize(("length", "name"), [(T_MAX, "A" * T_MAX), (T_MAX + 1, "UNKNOWN")])
+def test_a_name_that_does_not_fit_is_unknown(c, length, name):
+    c.ready()
+    c.dispatch("A" * length, 2)
+    assert [told for told, _ in c.published()] == [name]
 
 
 def test_sequence_counts_when_the_stream_has_it(c):

@@ -9,6 +9,7 @@ from firmware.layouts.fleet import FLEET, FLEET_VIEW, PlanMode, WatchState
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
 from firmware.layouts.fleet_tickets import FLEET_TICKETS, Ticket, TicketPhase
 from firmware.layouts.gateway import GatewayFlag, GatewayState
+from firmware.layouts.profile import ProfileId
 from tests.support.fleet import set_fields
 from tests.support.gateway_client import CYCLES_PER_MS, GatewayClient
 from tests.support.lab import Lab
@@ -49,11 +50,11 @@ def test_an_identify_waits_for_its_ticket_and_heartbeats_go_on(client):
     assert tick(client) == 20
     assert [m["op"] for m in client.sent()] == [1]
     grant(client)
-    client.gateway.flags = GatewayFlag.TICKET_WAIT
+    client.gateway.flags = GatewayFlag.TICKET_WAIT | GatewayFlag.ACK_PENDING
     assert tick(client) > 20
     assert [m["op"] for m in client.sent()] == [2]
     assert client.gateway.state == GatewayState.WAIT_READY
-    assert not client.gateway.flags & GatewayFlag.TICKET_WAIT
+    assert client.gateway.flags == GatewayFlag.ACK_PENDING
     assert (ticket().phase, ticket().paid) == (TicketPhase.NONE, 0)
 
 
@@ -76,6 +77,12 @@ def test_a_ticket_of_another_shard_is_not_used(client):
     grant(client, number=4)
     tick(client)
     assert client.sent() == []
+
+
+def test_each_service_has_its_own_time_between_two_identifies(client):
+    client.shard.profile = ProfileId.FLUXER
+    client.hello(45_000)
+    assert client.gateway.flags == GatewayFlag.TICKET_WAIT
 
 
 def test_a_resume_takes_no_ticket(client):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from emulator.memory import Region
 from emulator.workspace import workspace_regions
+from firmware.layouts.bus import FLEET_SHARDS_MAX
 from firmware.layouts.config import CONFIG
 from firmware.layouts.control import ControlResult
 from firmware.layouts.fleet_config import FLEET_CONFIG, FLEET_MAGIC
@@ -40,6 +41,7 @@ LAB = Lab(
     extra=(
         tables_region(),
         Region("record", RECORD_PAGE, KEPT_PAGES * PAGE),
+        *workspace_regions(FLEET_SHARDS_MAX - 1),
         *workspace_regions(SHARDS_MAX - 1),
     ),
 )
@@ -157,14 +159,20 @@ def test_a_row_that_is_free_comes_before_a_new_one():
     assert (LAB.g(CORE).slots[3].context, LAB.g(CORE).slots[3].flags) == (got["eax"], 1)
 
 
-def test_the_last_row_that_there_is_can_be_taken():
+@pytest.mark.parametrize(
+    ("magic", "rows"),
+    [(0, SHARDS_MAX), (FLEET_MAGIC + 1, SHARDS_MAX), (FLEET_MAGIC, FLEET_SHARDS_MAX)],
+)
+def test_the_last_row_that_there_is_can_be_taken(magic, rows):
     ready_shards(0)
+    LAB.g(FLEET_CONFIG).magic = magic
     core = LAB.g(CORE)
-    for n in range(SHARDS_MAX - 1):
+    for n in range(rows - 1):
         core.slots[n].flags = 1
-    core.slots_used = SHARDS_MAX - 1
+    core.slots_used = rows - 1
     assert LAB.call(plan_row).outputs["cf"] == 0
-    assert core.slots_used == SHARDS_MAX
+    assert core.slots_used == rows
+    assert LAB.call(plan_row).outputs["cf"] == 1
 
 
 def test_without_memory_or_slots_there_is_no_row():

@@ -223,9 +223,17 @@ def test_a_spent_budget_is_asked_for_again_when_all_starts_are_back():
     assert LAB.g(PERMITS).remaining == 0
 
 
-@pytest.mark.parametrize("state", DiscoveryState)
-def test_whoever_was_never_told_asks_at_once(state):
-    shard = held_by_the_budget(state=state, total=0)
+@pytest.mark.parametrize(
+    ("state", "total"),
+    [
+        (state, total)
+        for state in DiscoveryState
+        for total in (0, 1_000)
+        if (state, total) != (DiscoveryState.FOUND, 1_000)
+    ],
+)
+def test_whoever_was_never_told_asks_at_once(state, total):
+    shard = held_by_the_budget(state=state, total=total)
     wanted = Hold.NONE if state < DiscoveryState.FOUND else Hold.NO_IDENT_BUDGET
     assert LAB.call(allowance_hold, shard=shard.address_).outputs["eax"] == wanted
     assert LAB.g(DISCOVERY).state == state

@@ -114,9 +114,14 @@ def test_tick_reads_the_stream_from_its_upgrade_on(phase):
     assert context.evidence.end == (End.PROTOCOL if read else End.NONE)
 
 
-def test_tick_ready_shard_waits_for_its_next_heartbeat():
+@pytest.mark.parametrize("flags", [0, GatewayFlag.ACK_PENDING])
+def test_tick_ready_shard_waits_for_its_next_heartbeat(flags):
     node = Node()
     context = node.shards[0]
+    context.gateway.flags, context.gateway.hb_sent_at = flags, START
+    context.gateway.interval_cycles = 41_250 * MS
+    context.attempt_started, context.attempt_deadline = START - 9, START + 1
+    LAB.g(CONFIG).attempt_timeout_ms = 30_000
     context.state, context.gateway.state = ShardState.READY, GatewayState.READY
     context.tcp.state, context.tls.state = TcpState.ESTABLISHED, TlsState.PASS_THROUGH
     context.websocket.state = WsState.OPEN
@@ -124,6 +129,7 @@ def test_tick_ready_shard_waits_for_its_next_heartbeat():
     context.gateway.heartbeat_interval_ms, context.gateway.hb_next = 41_250, beat
     assert node.tick() == beat
     assert (context.state, context.failure) == (ShardState.READY, 0)
+    assert (context.attempt_started, context.attempt_deadline) == (START - 9, START + 1)
     assert (node.bench.sent(), node.lines()) == ([], [])
 
 
