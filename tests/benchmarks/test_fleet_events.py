@@ -41,6 +41,7 @@ from tests.support.firehose import Firehose, Prepared, bodies
 from tests.support.fleet_cli import BOT
 from tests.support.fleet_site import fleet_site
 from tests.support.site import quiet
+from toolchain.cli.fleet.connect import EVENTS
 
 pytestmark = pytest.mark.bench
 SHARDS = 4
@@ -88,7 +89,7 @@ async def unread(gateway: Firehose, folder: Path):
         stream = client.jetstream()
 
         async def counts() -> list[int]:
-            info = await stream.stream_info("SHARDFW_EV", subjects_filter=">")
+            info = await stream.stream_info(EVENTS, subjects_filter=">")
             found = [0] * SHARDS
             for subject, count in (info.state.subjects or {}).items():
                 found[int(subject.split(".")[3])] += count

@@ -61,7 +61,7 @@ def counts(node):
 
 
 LEAST = b'{"stream":"SHARDFW_EV",'
-"""How a yes begins, and as long as the shortest: what cannot hold `true}` behind it is none."""
+"""How a yes begins; what has no room for `true}` behind it is none."""
 
 
 @pytest.fixture(params=[0, ENTRIES + 3, 2**32 - 1])

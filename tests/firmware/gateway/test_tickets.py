@@ -80,6 +80,7 @@ def test_a_ticket_of_another_shard_is_not_used(client):
 
 
 def test_each_service_has_its_own_time_between_two_identifies(client):
+    """It is an argument of the call for a ticket, which the model has to make alike."""
     client.shard.profile = ProfileId.FLUXER
     client.hello(45_000)
     assert client.gateway.flags == GatewayFlag.TICKET_WAIT
