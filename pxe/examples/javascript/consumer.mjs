@@ -34,23 +34,35 @@ function dataOf(kind, { d = null, type = null, size = null }) {
   return kind === 'SHARDFW_OVERSIZE' ? { type, size } : d;
 }
 
+// The body of a message; undefined when it is no object of JSON.
+function bodyOf(message) {
+  try {
+    const body = message.json();
+    return body && typeof body === 'object' && !Array.isArray(body) ? body : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 // The event of a message; undefined of a notice, and when no node wrote it.
 function eventOf(message) {
   const id = message.headers?.get('Nats-Msg-Id') ?? '';
   const words = new Map((message.headers?.get('Shardfw') ?? '').split(' ').map((w) => w.split('=')));
   const dash = id.lastIndexOf('-');
-  if (!words.has('g') || dash < 1) return undefined;
-  const [shard, type] = message.subject.split('.').slice(-2);
-  if (NOTICES.has(type)) return undefined;
+  const [number, type] = message.subject.split('.').slice(-2);
+  const numbers = [number, words.get('g') || NaN, id.slice(dash + 1) || NaN].map(Number);
+  const body = bodyOf(message);
+  if (dash < 1 || !numbers.every(Number.isInteger) || NOTICES.has(type) || !body) return undefined;
+  const [shard, generation, sequence] = numbers;
   return {
     id,
-    shard: Number(shard),
+    shard,
     type,
-    generation: Number(words.get('g')),
+    generation,
     session: id.slice(0, dash),
-    sequence: Number(id.slice(dash + 1)),
+    sequence,
     place: message.seq, // in the stream
-    data: dataOf(type, message.json()),
+    data: dataOf(type, body),
   };
 }
 

@@ -67,11 +67,15 @@ class Event:
         words = dict(word.partition("=")[::2] for word in headers.get("Shardfw", "").split(" "))
         session, _, sequence = headers.get("Nats-Msg-Id", "").rpartition("-")
         shard, kind = message.subject.split(".")[-2:]
-        if "g" not in words or not session or kind in NOTICES:
+        try:
+            numbers = int(shard), int(words["g"]), int(sequence)
+            body = json.loads(message.data)
+        except (KeyError, ValueError):
             return None
-        data = data_of(kind, json.loads(message.data))
+        if not session or kind in NOTICES or not isinstance(body, dict):
+            return None
         place = message.metadata.sequence.stream
-        return cls(int(shard), kind, int(words["g"]), session, int(sequence), place, data)
+        return cls(numbers[0], kind, numbers[1], session, numbers[2], place, data_of(kind, body))
 
 
 def data_of(kind: str, body: dict[str, Any]) -> object:

@@ -175,6 +175,34 @@ def test_a_stub_says_what_was_too_large(language):
     assert asyncio.run(main()) == [{"shard": 0, "type": "SHARDFW_OVERSIZE", "s": 1, "d": d}]
 
 
+@pytest.mark.parametrize(
+    ("body", "id_", "said"),
+    [
+        (b"[]", "one-1", "g=1 n=n1 t=4 s=1"),
+        (b"null", "one-1", "g=1 n=n1 t=4 s=1"),
+        (b"what", "one-1", "g=1 n=n1 t=4 s=1"),
+        (b"\xff", "one-1", "g=1 n=n1 t=4 s=1"),
+        (b'{"d":1}', "one-x", "g=1 n=n1 t=4 s=1"),
+        (b'{"d":1}', "one-", "g=1 n=n1 t=4 s=1"),
+        (b'{"d":1}', "-1", "g=1 n=n1 t=4 s=1"),
+        (b'{"d":1}', "one-1", "g=x n=n1 t=4 s=1"),
+        (b'{"d":1}', "one-1", "n=n1 t=4 s=1"),
+    ],
+)
+def test_what_no_node_writes_is_passed_over_once(language, body, id_, said):
+    """A reader that ended by it would be given it again, and again."""
+
+    async def main():
+        async with fleet() as (server, client):
+            headers = {"Nats-Msg-Id": id_, "Shardfw": said}
+            subject = f"shardfw.{BOT}.ev.0.MESSAGE_CREATE"
+            await client.jetstream().publish(subject, body, headers=headers)
+            await publish(client, 2)
+            return await consume(language, server.url, BOT, 2)
+
+    assert seen(asyncio.run(main())) == [(2, 1)]
+
+
 def test_a_login_that_may_read_and_command_is_enough(language, tmp_path):
     word = "pw"
     chain, key, may = (
